@@ -1,0 +1,287 @@
+//! Flags of `orlop driver`, joined with the configuration file into one set of settings.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use driver_local::config::{Attachment, Clock, MissingPool, Role};
+use driver_local::linux::fs::FsType;
+use driver_local::{Config, PoolConfig, keys};
+use driver_sdk::Mode;
+use driver_sdk::csi::{Endpoint, SocketMode};
+use serde::Deserialize;
+use tracing::level_filters::LevelFilter;
+
+use super::file::ConfigFile;
+
+/// Run the local CSI driver: volumes as image files, raw block devices and directories, in pools that are directories.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Socket to serve on, such as unix:///run/orlop/csi.sock; may be given more than once.
+    #[arg(long, env = "CSI_ENDPOINT", value_name = "ENDPOINT")]
+    endpoint: Vec<String>,
+
+    /// Name of this node, as the cluster knows it.
+    #[arg(long, value_name = "NAME")]
+    node_id: Option<String>,
+
+    /// Directory that holds volumes; may be given more than once. Made if missing or empty.
+    #[arg(long, value_name = "[NAME=]DIR")]
+    pool: Vec<String>,
+
+    /// TOML file with the same settings; a flag overrides it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Which half to serve; two processes may share the pools, one for each half. [default: all]
+    #[arg(long, value_enum)]
+    mode: Option<ModeName>,
+
+    /// Name of the driver; also part of its topology key. [default: local.csi.orlop.dev]
+    #[arg(long, value_name = "NAME")]
+    driver_name: Option<String>,
+
+    /// Do not offer attaching: volumes need no ControllerPublishVolume before they are staged.
+    #[arg(long, conflicts_with = "attach_limit")]
+    no_attach: bool,
+
+    /// Largest number of volumes attached to this node at once. [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    attach_limit: Option<u64>,
+
+    /// Refuse to make pools: a missing or empty directory may be a disk that is not mounted yet.
+    #[arg(long)]
+    no_init: bool,
+
+    /// Bytes promised per byte of pool; 1.0 promises no space twice. [default: 1.0]
+    #[arg(long, value_name = "RATIO")]
+    overcommit: Option<f64>,
+
+    /// Space of each pool that is never promised, such as 10Gi. [default: 64Mi]
+    #[arg(long, value_name = "SIZE")]
+    reserve: Option<String>,
+
+    /// Filesystem of volumes that name none: ext4, xfs or btrfs. [default: ext4]
+    #[arg(long, value_name = "FS")]
+    default_fs: Option<String>,
+
+    /// Largest size a volume may have. [default: 16Ti]
+    #[arg(long, value_name = "SIZE")]
+    max_volume_size: Option<String>,
+
+    /// Longest time a filesystem may stay frozen for a snapshot, in seconds. [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    freeze_budget: Option<u64>,
+
+    /// Permissions of the socket, in octal. [default: 0600]
+    #[arg(long, value_name = "MODE")]
+    socket_mode: Option<String>,
+
+    /// Loopback address for /metrics and /healthz, such as 127.0.0.1:9810. [default: not served]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_address: Option<SocketAddr>,
+
+    /// How long to finish running calls after a signal to stop, in seconds. [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    grace: Option<u64>,
+
+    /// How much to log. [default: info]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    log_level: Option<LogLevel>,
+
+    /// How to write the log. [default: text]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  One node, one pool:
+    orlop driver --endpoint unix:///run/orlop/csi.sock --node-id $(hostname) --pool /var/lib/orlop/pool
+
+  A fast and a large pool, chosen by the class parameter \"pool\":
+    orlop driver --endpoint unix:///run/orlop/csi.sock --node-id n1 --pool fast=/mnt/nvme --pool large=/mnt/hdd
+
+  Ask it something:
+    orlop csi --endpoint unix:///run/orlop/csi.sock info
+
+Image volumes need root and loop devices; without them volumes are directories.
+Snapshots and clones are instant on XFS and btrfs pools and full copies elsewhere.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ModeName {
+    All,
+    Controller,
+    Node,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Everything that was asked for, checked.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) socket_mode: SocketMode,
+    pub(crate) mode: Mode,
+    pub(crate) metrics_address: Option<SocketAddr>,
+    pub(crate) grace: Duration,
+    pub(crate) log_level: LevelFilter,
+    pub(crate) log_format: LogFormat,
+}
+
+impl Args {
+    /// Joins flags and file; a flag wins.
+    pub(crate) fn settle(self) -> anyhow::Result<Settings> {
+        let file = self.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+        let endpoints = parse_endpoints(&either(self.endpoint, file.endpoints))?;
+        let Some(node_id) = self.node_id.or(file.node_id) else {
+            bail!("no node id given: name this node with --node-id, such as --node-id $(hostname)")
+        };
+        let mode = self.mode.or(file.mode).unwrap_or(ModeName::All);
+        let budget = Duration::from_secs(self.freeze_budget.or(file.freeze_budget).unwrap_or(10));
+        let attachment = match (self.no_attach, self.attach_limit.or(file.attach_limit), file.attach) {
+            (true, _, _) | (false, None, Some(false)) => Attachment::Off,
+            (false, limit, _) => Attachment::On { limit },
+        };
+        let missing_pool = if self.no_init || file.init == Some(false) { MissingPool::Refuse } else { MissingPool::Create };
+        let config = Config {
+            driver_name: self.driver_name.or(file.driver_name).unwrap_or_else(|| keys::DRIVER_NAME.to_owned()),
+            node_id,
+            role: mode.role(),
+            pools: parse_pools(&either(self.pool, file.pools))?,
+            missing_pool,
+            attachment,
+            overcommit: self.overcommit.or(file.overcommit).unwrap_or(1.0),
+            reserve: parse_size("--reserve", self.reserve.or(file.reserve), 64 << 20)?,
+            default_fs: parse_fs(self.default_fs.or(file.default_fs))?,
+            largest_volume: parse_size("--max-volume-size", self.max_volume_size.or(file.max_volume_size), 16 << 40)?,
+            freeze_budget: budget,
+            freeze_guard: freeze_guard(budget),
+            clock: system_clock(),
+        };
+        config.check().map_err(driver_local::core::StartError::Config)?;
+        let metrics_address = self.metrics_address.or(file.metrics_address);
+        if let Some(address) = metrics_address.filter(|address| !address.ip().is_loopback()) {
+            bail!("--metrics-address {address} is not a loopback address; metrics carry no authentication");
+        }
+        Ok(Settings {
+            config,
+            endpoints,
+            socket_mode: parse_socket_mode(self.socket_mode.or(file.socket_mode))?,
+            mode: mode.serves(),
+            metrics_address,
+            grace: Duration::from_secs(self.grace.or(file.grace).unwrap_or(30)),
+            log_level: self.log_level.or(file.log_level).unwrap_or(LogLevel::Info).filter(),
+            log_format: self.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
+        })
+    }
+}
+
+fn either(flags: Vec<String>, file: Option<Vec<String>>) -> Vec<String> {
+    if flags.is_empty() { file.unwrap_or_default() } else { flags }
+}
+
+fn parse_endpoints(texts: &[String]) -> anyhow::Result<Vec<Endpoint>> {
+    if texts.is_empty() {
+        bail!("no endpoint given: name a socket with --endpoint, such as --endpoint unix:///run/orlop/csi.sock");
+    }
+    texts.iter().map(|text| text.parse().with_context(|| format!("--endpoint {text:?}"))).collect()
+}
+
+/// `NAME=DIR` or `DIR`, which is called by its last step where that can be a name.
+fn parse_pools(texts: &[String]) -> anyhow::Result<Vec<PoolConfig>> {
+    let mut pools = Vec::new();
+    for (number, text) in texts.iter().enumerate() {
+        let (name, path) = match text.split_once('=') {
+            Some((name, path)) if !name.contains('/') => (Some(name.to_owned()), PathBuf::from(path)),
+            _ => (None, PathBuf::from(text)),
+        };
+        if path.as_os_str().is_empty() {
+            bail!("--pool {text:?} names no directory");
+        }
+        let named = |path: &PathBuf| path.file_name()?.to_str().filter(|name| name.starts_with(char::is_alphanumeric)).map(str::to_owned);
+        let name = name.or_else(|| named(&path)).unwrap_or_else(|| format!("pool{number}"));
+        pools.push(PoolConfig { name, path });
+    }
+    Ok(pools)
+}
+
+fn parse_size(flag: &str, text: Option<String>, default: u64) -> anyhow::Result<u64> {
+    let Some(text) = text else { return Ok(default) };
+    match driver_local::params::parse_size(&text) {
+        Ok(bytes) => Ok(bytes),
+        Err(_) => bail!("{flag} {text:?} is not a size; write a number of bytes, or one with Ki, Mi, Gi, Ti, k, M, G or T"),
+    }
+}
+
+fn parse_fs(text: Option<String>) -> anyhow::Result<FsType> {
+    let Some(text) = text else { return Ok(FsType::Ext4) };
+    text.parse().ok().with_context(|| format!("--default-fs {text:?} is not one of ext4, xfs, btrfs"))
+}
+
+fn parse_socket_mode(text: Option<String>) -> anyhow::Result<SocketMode> {
+    let Some(text) = text else { return Ok(SocketMode::default()) };
+    text.parse().with_context(|| format!("--socket-mode {text:?}"))
+}
+
+/// The guard is this very program, found even after an upgrade replaced the file it was started from.
+fn freeze_guard(budget: Duration) -> Vec<OsString> {
+    let budget = budget.as_millis().to_string();
+    ["/proc/self/exe", "freeze-guard", "--budget-ms", &budget, "--"].map(OsString::from).to_vec()
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is the edge where the real clock comes in")]
+fn system_clock() -> Clock {
+    Clock::new(SystemTime::now)
+}
+
+impl ModeName {
+    fn role(self) -> Role {
+        match self {
+            Self::All => Role::All,
+            Self::Controller => Role::Controller,
+            Self::Node => Role::Node,
+        }
+    }
+
+    fn serves(self) -> Mode {
+        match self {
+            Self::All => Mode::All,
+            Self::Controller => Mode::Controller,
+            Self::Node => Mode::Node,
+        }
+    }
+}
+
+impl LogLevel {
+    fn filter(self) -> LevelFilter {
+        match self {
+            Self::Error => LevelFilter::ERROR,
+            Self::Warn => LevelFilter::WARN,
+            Self::Info => LevelFilter::INFO,
+            Self::Debug => LevelFilter::DEBUG,
+            Self::Trace => LevelFilter::TRACE,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `orlop driver`: runs the local driver on one or more sockets.
+
+mod args;
+mod file;
+
+pub(crate) use args::Args;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use driver_local::LocalDriver;
+use driver_sdk::csi::Listener;
+use driver_sdk::{Identity, ServeError};
+use tokio::signal::unix::{SignalKind, signal};
+
+use args::{LogFormat, Settings};
+
+/// Thaws filesystems if the driver dies while they are frozen. Started by the driver itself.
+#[derive(Debug, clap::Args)]
+#[command(hide = true)]
+pub(crate) struct GuardArgs {
+    #[arg(long)]
+    budget_ms: u64,
+    mounts: Vec<PathBuf>,
+}
+
+pub(crate) fn guard(args: &GuardArgs) -> ExitCode {
+    driver_local::linux::freeze::guard_main(&args.mounts, Duration::from_millis(args.budget_ms))
+}
+
+pub(crate) fn run(args: Args) -> ExitCode {
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("orlop driver: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: Args) -> anyhow::Result<()> {
+    let settings = args.settle()?;
+    init_log(&settings)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(serve(settings))
+}
+
+async fn serve(settings: Settings) -> anyhow::Result<()> {
+    let Settings { config, endpoints, socket_mode, mode, metrics_address, grace, .. } = settings;
+    let identity = Identity::new(&config.driver_name, env!("CARGO_PKG_VERSION"))
+        .with_context(|| format!("--driver-name {:?}", config.driver_name))?;
+    // The pools come first: only who holds them may answer on the sockets (R6).
+    let local = tokio::task::spawn_blocking(move || LocalDriver::start(config)).await.context("starting")??;
+    let driver = local.definition(identity).context("defining the driver")?;
+
+    let mut listeners = Vec::new();
+    for endpoint in &endpoints {
+        if !endpoint.has_conventional_name() {
+            tracing::warn!(%endpoint, "the specification wants socket names to end in .sock");
+        }
+        listeners.push(Listener::bind(endpoint, socket_mode).with_context(|| format!("listening on {endpoint}"))?);
+        tracing::info!(%endpoint, ?mode, "serving");
+    }
+    let (stop_metrics, metrics_stopped) = tokio::sync::oneshot::channel::<()>();
+    let metrics = match metrics_address {
+        None => None,
+        Some(address) => {
+            let listener = tokio::net::TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
+            tracing::info!(%address, "serving /metrics and /healthz");
+            let stopped = async move { drop(metrics_stopped.await) };
+            Some(tokio::spawn(driver_sdk::metrics::serve(listener, driver.metrics(), stopped)))
+        }
+    };
+    let done = driver.serve(listeners, mode, told_to_stop()?, grace).await;
+    drop(stop_metrics);
+    if let Some(task) = metrics {
+        task.await.context("the metrics server")?.context("serving metrics")?;
+    }
+    match done {
+        Ok(()) => Ok(()),
+        // What still runs is not lost: it is as if the driver had crashed, and it recovers from that.
+        Err(ServeError::Unfinished(running)) => {
+            tracing::warn!(?running, "stopping with calls still running; the next start finishes them");
+            std::process::exit(0)
+        }
+        Err(error) => Err(anyhow!(error)),
+    }
+}
+
+/// Ends at the first of the signals that mean "stop".
+fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for signals")?;
+    let mut quit = signal(SignalKind::quit()).context("listening for signals")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = quit.recv() => {}
+        }
+    })
+}
+
+fn init_log(settings: &Settings) -> anyhow::Result<()> {
+    let log = tracing_subscriber::fmt().with_max_level(settings.log_level).with_writer(std::io::stderr);
+    let set = match settings.log_format {
+        LogFormat::Text => log.with_ansi(false).try_init(),
+        LogFormat::Json => log.json().try_init(),
+    };
+    set.map_err(|error| anyhow!(error)).context("starting the log")
+}

@@ -1,0 +1,31 @@
+//! `orlop`: Kubernetes storage in one program.
+
+mod csi;
+mod driver;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// Kubernetes storage in one program: a claim goes in, a mounted volume comes out.
+#[derive(Debug, clap::Parser)]
+#[command(name = "orlop", version)]
+struct Orlop {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Driver(Box<driver::Args>),
+    Csi(csi::Args),
+    FreezeGuard(driver::GuardArgs),
+}
+
+fn main() -> ExitCode {
+    match Orlop::parse().command {
+        Command::Driver(args) => driver::run(*args),
+        Command::Csi(args) => csi::run(args),
+        Command::FreezeGuard(args) => driver::guard(&args),
+    }
+}

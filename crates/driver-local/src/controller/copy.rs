@@ -1,0 +1,346 @@
+//! Copies at one moment: snapshots, restores and clones are all a copy of an origin into a draft.
+//!
+//! Where files can share extents a copy is instant. Elsewhere every byte is copied, and a copy of something that nobody
+//! is writing can go on after a restart where it stopped. A mounted origin is frozen while it is copied, so that the
+//! copy is what the filesystem would be after a clean unmount; the freeze has a budget, and a copy that does not fit it
+//! is refused rather than left inconsistent.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use driver_sdk::{Error, Source, failpoint};
+
+use crate::core::{Core, Found};
+use crate::fault;
+use crate::linux::freeze::{Frozen, Held};
+use crate::linux::mountinfo::MountTable;
+use crate::linux::{durable, image, loopdev, tree};
+use crate::params::Spec;
+use crate::pool::{COPY_INTENT, Copying, Draft, Object, Pool};
+use crate::record::{self, AccessKind, CopyIntent, Format, Kind, Provisioning, SourceStamp, VolumeRecord};
+
+/// What is copied.
+#[derive(Debug)]
+pub(crate) struct Origin<'a> {
+    pub(crate) id: String,
+    pub(crate) found: Found<'a>,
+    pub(crate) size: u64,
+    pub(crate) kind: Kind,
+    pub(crate) access: AccessKind,
+    pub(crate) format: Format,
+    pub(crate) block_size: u32,
+}
+
+impl<'a> Origin<'a> {
+    pub(crate) fn of_volume(found: Found<'a>, record: &VolumeRecord) -> Self {
+        Self {
+            id: record.id.clone(),
+            found,
+            size: record.size,
+            kind: record.kind,
+            access: record.access,
+            format: record.format.clone(),
+            block_size: record.block_size,
+        }
+    }
+
+    /// A copy is the same kind of volume as its origin.
+    pub(crate) fn check_fits(&self, spec: &Spec) -> Result<(), Error> {
+        if self.access != spec.access {
+            return Err(Error::invalid("volume_content_source", "a block source gives block volumes, a mount source mount volumes"));
+        }
+        match (spec.fs, self.format.fs()) {
+            (Some(asked), Some(has)) if asked != has => Err(Error::invalid(
+                "volume_content_source",
+                format!("the source holds {has} and {asked} is asked for; a copy keeps its filesystem"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes on disk, which a copy or the divergence from a shared copy may need again.
+    pub(crate) fn allocated(&self) -> u64 {
+        match self.kind {
+            Kind::Image => fs::metadata(self.found.object.image()).map_or(0, |meta| meta.blocks().saturating_mul(512)),
+            Kind::Directory | Kind::Subvolume => self.size,
+        }
+    }
+}
+
+/// How an origin is in use right now.
+#[derive(Debug, Default)]
+struct InUse {
+    /// Where its filesystem is mounted; freezing there stops all writers.
+    mount: Option<PathBuf>,
+    /// Someone may write to it and nothing can stop them: a raw device, or a directory.
+    unstoppable: bool,
+}
+
+impl Core {
+    pub(crate) fn origin(&self, source: &Source) -> Result<Origin<'_>, Error> {
+        match source {
+            Source::Volume(id) => {
+                let (found, record) = self.volume(id)?;
+                Ok(Origin::of_volume(found, &record))
+            }
+            Source::Snapshot(id) => {
+                let (found, record) = self.snapshot(id)?;
+                Ok(Origin {
+                    id: record.id.clone(),
+                    found,
+                    size: record.size,
+                    kind: record.kind,
+                    access: record.access,
+                    format: record.format,
+                    block_size: record.block_size,
+                })
+            }
+        }
+    }
+
+    /// A draft that holds a copy of one origin.
+    pub(crate) fn draft_copy<'p>(
+        &self,
+        pool: &'p Pool,
+        id: &str,
+        origin: &Origin<'_>,
+        provisioning: Provisioning,
+    ) -> Result<Draft<'p>, Error> {
+        let instant = copies_instantly(pool, origin) && provisioning == Provisioning::Thin;
+        if instant || origin.kind != Kind::Image {
+            let draft = Draft::begin(pool, id)?;
+            self.cut(&[(origin, draft.object().clone())])?;
+            return Ok(draft);
+        }
+        self.copy_resumably(pool, id, origin)
+    }
+
+    /// Copies several origins at one moment, each into its own object's directory.
+    pub(crate) fn cut(&self, pairs: &[(&Origin<'_>, Object)]) -> Result<u64, Error> {
+        let table = MountTable::read().map_err(fault::sys)?;
+        let mut mounts = Vec::new();
+        for (origin, _) in pairs {
+            let used = in_use(origin, &table)?;
+            if used.unstoppable && (pairs.len() > 1 || origin.kind == Kind::Directory) {
+                return Err(Error::precondition(format!(
+                    "{} is in use as {} and its writers cannot be stopped for a consistent copy; unpublish it first",
+                    origin.id,
+                    if origin.kind == Kind::Image { "a raw device" } else { "a directory" },
+                )));
+            }
+            mounts.extend(used.mount);
+        }
+        let created = self.config.clock.now_ms();
+        let frozen = self.freeze(&mounts)?;
+        failpoint::hit("cut.frozen");
+        let began = Instant::now();
+        let copied = pairs.iter().try_for_each(|(origin, into)| {
+            let deadline = frozen.as_ref().map(|_| began + self.config.freeze_budget);
+            copy_data(origin, into, deadline)
+        });
+        failpoint::hit("cut.copied");
+        let held = frozen.map_or(Ok(Held::ToTheEnd), Frozen::thaw);
+        failpoint::hit("cut.thawed");
+        let held = held.map_err(|error| Error::backend("thawing the volume", error).leaving_residue())?;
+        copied?;
+        if held == Held::EndedEarly {
+            return Err(Error::precondition("the filesystem did not stay frozen for the whole copy; nothing was kept"));
+        }
+        for (origin, into) in pairs {
+            sync_data(origin.kind, into)?;
+        }
+        Ok(created)
+    }
+
+    fn freeze(&self, mounts: &[PathBuf]) -> Result<Option<Frozen>, Error> {
+        if mounts.is_empty() {
+            return Ok(None);
+        }
+        let mut mounts = mounts.to_vec();
+        mounts.sort_unstable();
+        mounts.dedup();
+        let guard: Vec<OsString> = self.config.freeze_guard.iter().cloned().chain(mounts.iter().map(OsString::from)).collect();
+        let frozen = Frozen::freeze(&guard, &mounts, self.config.freeze_budget);
+        frozen.map(Some).map_err(|error| Error::backend("freezing the volume for a consistent copy", error))
+    }
+
+    /// A full copy of an image. Of one that nobody writes, what is copied stays copied across restarts.
+    fn copy_resumably<'p>(&self, pool: &'p Pool, id: &str, origin: &Origin<'_>) -> Result<Draft<'p>, Error> {
+        let table = MountTable::read().map_err(fault::sys)?;
+        let used = in_use(origin, &table)?;
+        if used.mount.is_some() || used.unstoppable {
+            let draft = Draft::begin(pool, id)?;
+            self.cut(&[(origin, draft.object().clone())])?;
+            return Ok(draft);
+        }
+        let source = open(&origin.found.object.image())?;
+        let stamp = stamp(&source)?;
+        let (draft, mut intent) = match resumable(pool, id, &stamp) {
+            Some(found) => found,
+            None => {
+                let draft = Draft::begin(pool, id)?;
+                image::create_sparse(&draft.object().image(), origin.size).map_err(fault::sys)?;
+                let request = origin.id.clone();
+                (draft, CopyIntent { request, stamp, copied: 0, created_ms: self.config.clock.now_ms() })
+            }
+        };
+        let target = open_rw(&draft.object().image())?;
+        let from = intent.copied;
+        let dir = draft.object().dir().to_owned();
+        let mut progress = |copied: u64| {
+            intent.copied = copied;
+            failpoint::hit("copy.progress");
+            match write_intent(&dir, &intent) {
+                Ok(()) => ControlFlow::Continue(()),
+                // Without the note a restart begins from the last one: slower, not wrong.
+                Err(error) => {
+                    tracing::warn!(error = %error.chain(), "could not note the progress of a copy");
+                    ControlFlow::Continue(())
+                }
+            }
+        };
+        let copied = image::copy_sparse(&source, &target, from, &mut progress);
+        if let Err(error) = copied {
+            let error = fault::sys(error);
+            // Out of space frees the space; anything else leaves the copy for the next attempt.
+            if !matches!(error.reason(), driver_sdk::Reason::NoSpace(_)) {
+                draft.keep();
+                return Err(error.leaving_residue());
+            }
+            return Err(error);
+        }
+        target.sync_all().map_err(|error| fault::io("syncing the copy", error))?;
+        remove_intent(&dir)?;
+        failpoint::hit("copy.finished");
+        Ok(draft)
+    }
+}
+
+/// An earlier attempt at this copy, if its source has not changed since.
+fn resumable<'p>(pool: &'p Pool, id: &str, stamp: &SourceStamp) -> Option<(Draft<'p>, CopyIntent)> {
+    let draft = Draft::leftover(pool, id)?;
+    match record::read::<CopyIntent>(&draft.object().dir().join(COPY_INTENT)) {
+        Ok(intent) if intent.stamp == *stamp => {
+            tracing::info!(id, copied = intent.copied, "resuming a copy");
+            Some((draft, intent))
+        }
+        // Dropping the draft removes what cannot be used.
+        Ok(_) | Err(_) => None,
+    }
+}
+
+fn write_intent(dir: &std::path::Path, intent: &CopyIntent) -> Result<(), Error> {
+    let bytes = record::seal(intent).map_err(|error| fault::io("encoding a note", error))?;
+    durable::write_file_atomic(dir, COPY_INTENT.as_ref(), &bytes, 0o600).map_err(fault::sys)
+}
+
+fn remove_intent(dir: &std::path::Path) -> Result<(), Error> {
+    match fs::remove_file(dir.join(COPY_INTENT)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(fault::io("removing a note", error)),
+        _ => Ok(()),
+    }
+}
+
+fn open(path: &std::path::Path) -> Result<File, Error> {
+    File::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            Error::precondition(format!("the data at {} is missing although its record is there", path.display()))
+        }
+        _ => fault::io(format!("opening {}", path.display()), error),
+    })
+}
+
+pub(super) fn open_rw(path: &std::path::Path) -> Result<File, Error> {
+    let opened = File::options().read(true).write(true).open(path);
+    opened.map_err(|error| fault::io(format!("opening {}", path.display()), error))
+}
+
+fn stamp(image: &File) -> Result<SourceStamp, Error> {
+    let meta = image.metadata().map_err(|error| fault::io("reading the source's times", error))?;
+    let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    Ok(SourceStamp {
+        inode: meta.ino(),
+        size: meta.len(),
+        modified_ns: nanos(meta.mtime(), meta.mtime_nsec()),
+        changed_ns: nanos(meta.ctime(), meta.ctime_nsec()),
+    })
+}
+
+fn copies_instantly(pool: &Pool, origin: &Origin<'_>) -> bool {
+    pool.features.copying == Copying::Reflink && pool.root == origin.found.pool.root
+}
+
+fn in_use(origin: &Origin<'_>, table: &MountTable) -> Result<InUse, Error> {
+    match origin.kind {
+        Kind::Subvolume => Ok(InUse::default()),
+        Kind::Directory => {
+            let shown = crate::node::shown_directories(&origin.found, table)?;
+            Ok(InUse { mount: None, unstoppable: !shown.is_empty() })
+        }
+        Kind::Image => {
+            let image = open(&origin.found.object.image())?;
+            let mut used = InUse::default();
+            let backing = loopdev::BackingFile::of(&image).map_err(fault::sys)?;
+            for status in loopdev::find(backing).map_err(fault::sys)? {
+                match crate::node::mounts_of_loop(table, &status.device).next() {
+                    Some(mount) if !mount.is_read_only() => used.mount = Some(mount.mount_point.clone()),
+                    Some(_) => {}
+                    None => used.unstoppable |= origin.access == AccessKind::Block,
+                }
+            }
+            Ok(used)
+        }
+    }
+}
+
+/// Copies one origin's data. `deadline` is the end of the freeze, if there is one.
+fn copy_data(origin: &Origin<'_>, into: &Object, deadline: Option<Instant>) -> Result<(), Error> {
+    match origin.kind {
+        Kind::Image => copy_image(origin, into, deadline),
+        Kind::Subvolume => {
+            tree::subvolume_snapshot(&origin.found.object.data(), into.dir(), "data".as_ref(), false).map_err(fault::sys)
+        }
+        Kind::Directory => {
+            let reflink = origin.found.pool.features.copying == Copying::Reflink;
+            tree::copy_tree(&origin.found.object.data(), &into.data(), reflink).map_err(fault::sys)
+        }
+    }
+}
+
+fn copy_image(origin: &Origin<'_>, into: &Object, deadline: Option<Instant>) -> Result<(), Error> {
+    let source = open(&origin.found.object.image())?;
+    let target = image::create_sparse(&into.image(), 0).map_err(fault::sys)?;
+    if image::clone_file(&source, &target).map_err(fault::sys)? == image::Cloned::Reflinked {
+        return Ok(());
+    }
+    let mut progress = |_| match deadline {
+        Some(deadline) if Instant::now() >= deadline => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    match image::copy_sparse(&source, &target, 0, &mut progress).map_err(fault::sys)? {
+        image::Copied::Complete => Ok(()),
+        image::Copied::Stopped(_) => Err(Error::precondition(format!(
+            "{} is mounted and too large to copy while frozen in this pool; unmount it, or use a pool that shares extents \
+             (XFS, btrfs)",
+            origin.id
+        ))),
+    }
+}
+
+fn sync_data(kind: Kind, object: &Object) -> Result<(), Error> {
+    match kind {
+        Kind::Image => {
+            let file = open(&object.image())?;
+            file.sync_all().map_err(|error| fault::io("syncing the copy", error))
+        }
+        // A subvolume snapshot is committed by the filesystem; a directory tree is synced as a whole.
+        Kind::Subvolume | Kind::Directory => {
+            let dir = open(object.dir())?;
+            rustix::fs::syncfs(&dir).map_err(|error| fault::io("syncing the copy", error.into()))
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! From an image to a mounted filesystem: format once, take on an own identity, grow, mount.
+//!
+//! Whether to format is decided from two facts, the record and a probe, by one function without effects. A failed probe
+//! is not a fact, so nothing is ever formatted on doubt.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::time::Duration;
+
+use driver_sdk::{Error, failpoint};
+use sha2::{Digest as _, Sha256};
+
+use super::stage::Staging;
+use crate::controller::tune;
+use crate::core::Core;
+use crate::fault;
+use crate::linux::fs::{self, FsType, GrowError, Grown, Mkfs, Probe, Uuid, UuidChange};
+use crate::linux::loopdev::{self, Attach, Attached};
+use crate::linux::mounts::{self, MountFlags};
+use crate::record::{Format, VolumeRecord};
+
+/// mkfs and its kin get the time kubelet gives a call.
+const TOOL_PATIENCE: Duration = Duration::from_secs(120);
+
+/// What to do with the content of an image before it is mounted.
+#[derive(Debug, PartialEq, Eq)]
+enum Prepare {
+    /// Format it.
+    Make { fs: FsType },
+    /// It holds the filesystem of another volume: give it an identity of its own.
+    Adopt { fs: FsType },
+    /// It is ours, and filled a device of that size.
+    Ready { fs: FsType, filled: u64 },
+    /// Stop, with the reason.
+    Refuse(String),
+}
+
+fn decide(format: &Format, probe: &Probe, default: FsType) -> Prepare {
+    let expected = |fs: FsType, then: Prepare| match probe {
+        Probe::Known(found, _) if *found == fs => then,
+        Probe::Known(found, _) => Prepare::Refuse(format!("it should hold {fs} and holds {found}")),
+        Probe::Foreign(what) => Prepare::Refuse(format!("it should hold {fs} and holds {what}")),
+        Probe::Empty => Prepare::Refuse(format!("it should hold {fs} and is empty: its data is lost, and it is not formatted again")),
+    };
+    match format {
+        Format::Blank { fs } => match probe {
+            Probe::Empty => Prepare::Make { fs: fs.unwrap_or(default) },
+            Probe::Known(found, _) => Prepare::Refuse(format!("it was never formatted by this driver and holds {found}")),
+            Probe::Foreign(what) => Prepare::Refuse(format!("it was never formatted by this driver and holds {what}")),
+        },
+        // Begun and never mounted: whatever is there is half of our own work.
+        Format::Making { fs } => Prepare::Make { fs: *fs },
+        Format::Made { fs, filled } => expected(*fs, Prepare::Ready { fs: *fs, filled: *filled }),
+        Format::Inherited { fs } => expected(*fs, Prepare::Adopt { fs: *fs }),
+    }
+}
+
+pub(super) fn prepare_and_mount(core: &Core, staging: &Staging<'_>, image: &File) -> Result<(), Error> {
+    let writable = attach(&staging.record, image, false)?;
+    failpoint::hit("stage.device_attached");
+    let probe = fs::probe(&writable.device.path).map_err(|error| Error::backend("probing the volume before mounting it", error))?;
+    let prepared = decide(&staging.record.format, &probe, core.config.default_fs);
+    tracing::debug!(volume = %staging.record.id, ?probe, ?prepared, "decided how to prepare the volume");
+    let (fs, filled) = match prepared {
+        Prepare::Refuse(why) => return Err(Error::precondition(format!("volume {} cannot be mounted: {why}", staging.record.id))),
+        Prepare::Make { .. } if staging.read_only => {
+            return Err(Error::precondition(format!("volume {} was never written and is asked for read-only", staging.record.id)));
+        }
+        Prepare::Make { fs } => (fs, make(staging, &writable, fs)?),
+        Prepare::Adopt { fs } => (fs, adopt(staging, &writable, fs)?),
+        Prepare::Ready { fs, filled } => (fs, filled),
+    };
+    let attached = if staging.read_only {
+        // The device itself becomes read-only, so that nothing above can write (fact 13).
+        release(writable, image)?;
+        attach(&staging.record, image, true)?
+    } else {
+        writable
+    };
+    let size = attached.device.size().map_err(fault::sys)?;
+    let must_grow = !staging.read_only && filled < size;
+    // ext4 grows best while nobody uses it: mounted, it needs a capability that not every node gives (fact 19).
+    if must_grow && fs == FsType::Ext4 {
+        grow(staging, &attached, (fs, size), None)?;
+    }
+    tune(&attached.device, &staging.record.tuning)?;
+    failpoint::hit("stage.prepared");
+    mount(staging, &attached, fs)?;
+    failpoint::hit("stage.mounted");
+    if must_grow && fs != FsType::Ext4 {
+        grow(staging, &attached, (fs, size), Some(staging.path)).map_err(Error::leaving_residue)?;
+    }
+    Ok(())
+}
+
+fn attach(record: &VolumeRecord, image: &File, read_only: bool) -> Result<Attached, Error> {
+    let how = Attach { read_only, autoclear: true, direct_io: record.tuning.direct_io, block_size: record.block_size };
+    loopdev::attach(image, how).map_err(fault::sys)
+}
+
+/// Closing the last descriptor of an autoclear device detaches it; the image must be free before it is attached again.
+fn release(attached: Attached, image: &File) -> Result<(), Error> {
+    let backing = loopdev::BackingFile::of(image).map_err(fault::sys)?;
+    drop(attached);
+    match loopdev::wait_until_free(backing, TOOL_PATIENCE).map_err(fault::sys)? {
+        loopdev::Detach::Detached => Ok(()),
+        loopdev::Detach::StillBusy => Err(Error::busy("the volume's device is held open by someone")),
+    }
+}
+
+/// Formats. The intent is on disk before mkfs runs, and mkfs inherits the volume's lock: should we die, nobody touches
+/// the volume until mkfs has ended, and then it is made anew.
+fn make(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<u64, Error> {
+    write_format(staging, Format::Making { fs })?;
+    failpoint::hit("stage.mkfs_intended");
+    let uuid = filesystem_uuid(&staging.record.id);
+    let how = Mkfs { uuid, sector_size: staging.record.block_size, lock: Some(staging.lock.as_fd()) };
+    let made = fs::mkfs(fs, &device.device.path, &how, TOOL_PATIENCE);
+    made.map_err(|error| Error::backend(format!("formatting the volume as {fs}"), error))?;
+    failpoint::hit("stage.mkfs_done");
+    let filled = device.device.size().map_err(fault::sys)?;
+    write_format(staging, Format::Made { fs, filled })?;
+    failpoint::hit("stage.format_recorded");
+    Ok(filled)
+}
+
+fn write_format(staging: &Staging<'_>, format: Format) -> Result<(), Error> {
+    let record = VolumeRecord { format, ..staging.record.clone() };
+    staging.found.object.write_record(&record).map_err(fault::sys)
+}
+
+/// A copy has the identity of its source until now (fact 16).
+fn adopt(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<u64, Error> {
+    let uuid = filesystem_uuid(&staging.record.id);
+    let change = || {
+        let changed = fs::new_uuid(fs, &device.device.path, uuid);
+        changed.map_err(|error| Error::backend("giving the copy an identity of its own", error))
+    };
+    if change()? == UuidChange::LogDirty {
+        // Mounting replays the journal; only then can the identity change.
+        let flags = MountFlags::default().with_fs_option("nouuid");
+        let mounted = mounts::mount_fs(&device.device.path, staging.path, fs.name(), &flags);
+        mounted.map_err(|error| Error::backend("replaying the journal of the copy", error))?;
+        super::stage::unmount(staging.path)?;
+        if change()? == UuidChange::LogDirty {
+            return Err(Error::precondition("the copy's journal stays dirty even after a mount; check the filesystem by hand"));
+        }
+    }
+    failpoint::hit("stage.identity_changed");
+    // How large the source's device was is not known here, so that it is grown once for certain.
+    write_format(staging, Format::Made { fs, filled: 0 })?;
+    failpoint::hit("stage.identity_recorded");
+    Ok(0)
+}
+
+fn mount(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<(), Error> {
+    let flags = if staging.read_only {
+        staging.flags.clone().read_only().map_err(|error| Error::invalid("mount_flags", error.to_string()))?
+    } else {
+        staging.flags.clone()
+    };
+    let done = match mounts::mount_fs(&device.device.path, staging.path, fs.name(), &flags) {
+        // A journal that was not replayed cannot be replayed on a read-only device: mount what is there without it.
+        Err(error) if staging.read_only && fs != FsType::Btrfs => {
+            tracing::warn!(volume = %staging.record.id, error = %error, "mounting read-only without replaying the journal");
+            let option = if fs == FsType::Xfs { "norecovery" } else { "noload" };
+            mounts::mount_fs(&device.device.path, staging.path, fs.name(), &flags.with_fs_option(option))
+        }
+        other => other,
+    };
+    done.map_err(|error| match error {
+        mounts::MountError::BadOption { .. } => Error::invalid("mount_flags", error.to_string()),
+        other => Error::backend(format!("mounting the volume as {fs}"), other),
+    })
+}
+
+/// Grows the filesystem to its device and notes that it fills it.
+fn grow(staging: &Staging<'_>, device: &Attached, (fs, size): (FsType, u64), mounted: Option<&Path>) -> Result<(), Error> {
+    fs::grow(fs, &device.device.path, mounted).map_err(|error| Error::backend("growing the filesystem", error))?;
+    failpoint::hit("stage.grown");
+    write_format(staging, Format::Made { fs, filled: size })
+}
+
+/// Grows a mounted filesystem to its device, for NodeExpandVolume.
+pub(super) fn grow_online(fs: FsType, device: &Path, mount_point: &Path) -> Result<Grown, Error> {
+    fs::grow(fs, device, Some(mount_point)).map_err(|error| match error {
+        GrowError::NotWhileMounted { reason, .. } => Error::precondition(format!(
+            "{fs} cannot grow while mounted here ({reason}); it grows when the volume is staged the next time"
+        )),
+        other => Error::backend("growing the filesystem", other),
+    })
+}
+
+/// A filesystem's UUID, derived from the volume's id: unique, and the same if formatting is repeated.
+fn filesystem_uuid(id: &str) -> Uuid {
+    let digest: [u8; 32] = Sha256::digest(format!("filesystem\0{id}")).into();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    Uuid::from_digest(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(fs: FsType) -> Probe {
+        Probe::Known(fs, Uuid::from_bytes([7; 16]))
+    }
+
+    #[test]
+    fn only_an_empty_image_that_was_never_formatted_is_formatted() {
+        let foreign = Probe::Foreign("a partition table".to_owned());
+        let (ext4, xfs) = (FsType::Ext4, FsType::Xfs);
+        let blank = Format::Blank { fs: Some(xfs) };
+        let making = Format::Making { fs: ext4 };
+        let made = Format::Made { fs: ext4, filled: 9 };
+        let inherited = Format::Inherited { fs: xfs };
+        let refused = |format: &Format, probe: &Probe| matches!(decide(format, probe, ext4), Prepare::Refuse(_));
+
+        assert_eq!(decide(&blank, &Probe::Empty, ext4), Prepare::Make { fs: xfs });
+        assert_eq!(decide(&Format::Blank { fs: None }, &Probe::Empty, ext4), Prepare::Make { fs: ext4 });
+        assert!(refused(&blank, &known(xfs)) && refused(&blank, &foreign));
+
+        for probe in [Probe::Empty, known(ext4), known(xfs), foreign.clone()] {
+            assert_eq!(decide(&making, &probe, ext4), Prepare::Make { fs: ext4 }, "half made and never mounted: {probe:?}");
+        }
+
+        assert_eq!(decide(&made, &known(ext4), ext4), Prepare::Ready { fs: ext4, filled: 9 });
+        assert!(refused(&made, &Probe::Empty) && refused(&made, &known(xfs)) && refused(&made, &foreign));
+
+        assert_eq!(decide(&inherited, &known(xfs), ext4), Prepare::Adopt { fs: xfs });
+        assert!(refused(&inherited, &Probe::Empty) && refused(&inherited, &known(ext4)));
+    }
+
+    #[test]
+    fn a_filesystems_uuid_is_its_own_and_always_the_same() {
+        assert_eq!(filesystem_uuid("vol-a"), filesystem_uuid("vol-a"));
+        assert_ne!(filesystem_uuid("vol-a"), filesystem_uuid("vol-b"));
+    }
+}

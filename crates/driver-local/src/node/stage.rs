@@ -1,0 +1,234 @@
+//! NodeStageVolume and NodeUnstageVolume.
+//!
+//! A mount volume is staged when its filesystem is mounted at the staging path; its loop device goes by itself with the
+//! last mount. A block volume is staged when its image has a loop device. A directory volume is staged by a bind mount.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use driver_sdk::{Access, Error, Kind as What, StageVolume, VolumeId, failpoint};
+
+use super::seen::{device_of, directory_mounts, mounts_of_loop};
+use super::{capability_hash, check_use, filesystem, group, settled};
+use crate::controller::tune;
+use crate::core::{Core, Found};
+use crate::fault;
+use crate::linux::loopdev::{self, Attach, Detach, LoopStatus};
+use crate::linux::mountinfo::MountTable;
+use crate::linux::mounts::{self, BindOptions, MountFlags, UnmountError};
+use crate::pool::{Hold, ObjectLock, Place};
+use crate::record::{AccessKind, Kind, Staged, VolumeRecord};
+
+/// How long a loop device may take to go after the last unmount.
+const LOOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// One stage call, looked up and checked.
+pub(super) struct Staging<'a> {
+    pub(super) found: &'a Found<'a>,
+    pub(super) lock: &'a ObjectLock,
+    pub(super) record: VolumeRecord,
+    pub(super) path: &'a Path,
+    pub(super) flags: MountFlags,
+    pub(super) read_only: bool,
+}
+
+impl Core {
+    pub fn stage(&self, request: &StageVolume) -> Result<(), Error> {
+        let (found, _) = self.volume(&request.volume)?;
+        let lock = self.hold(&found, Hold::Exclusive)?;
+        let record: VolumeRecord = found.object.record().map_err(fault::record)?;
+        check_use(&request.capability, &record)?;
+        let attachment = self.attachment(&found, &record)?;
+        let path = settled(&request.staging)?;
+        if !path.is_dir() {
+            return Err(Error::precondition(format!("the staging path {} is not a directory", path.display())));
+        }
+        let wanted = Staged {
+            path: path.clone(),
+            capability: capability_hash(&request.capability),
+            read_only: request.capability.mode.is_read_only() || attachment.is_some_and(|attachment| attachment.read_only),
+        };
+        let (flags, owner) = match &request.capability.access {
+            Access::Block => (MountFlags::default(), None),
+            Access::Mount(options) => (parse_flags(&options.flags)?, options.group.as_deref()),
+        };
+        let read_only = wanted.read_only || flags.is_read_only();
+        self.note_staging(&found, &wanted)?;
+        failpoint::hit("stage.noted");
+        let staging = Staging { found: &found, lock: &lock, record, path: &path, flags, read_only };
+        let done = match (staging.record.kind, staging.record.access) {
+            (Kind::Image, AccessKind::Mount) => self.stage_filesystem(&staging),
+            (Kind::Image, AccessKind::Block) => stage_device(&staging),
+            (Kind::Directory | Kind::Subvolume, _) => stage_directory(&staging),
+        };
+        done.and_then(|()| match owner {
+            Some(owner) if !read_only => group::give(&path, owner),
+            _ => Ok(()),
+        })
+        .inspect(|()| failpoint::hit("stage.done"))
+    }
+
+    /// Notes what is about to be staged, unless something else is.
+    fn note_staging(&self, found: &Found<'_>, wanted: &Staged) -> Result<(), Error> {
+        let mut notes = found.object.notes(&self.boot_id);
+        if notes.staged.as_ref() == Some(wanted) {
+            return Ok(());
+        }
+        if let Some(now) = &notes.staged
+            && self.is_staged_at(found, &now.path)?
+        {
+            return Err(if now.path == wanted.path {
+                Error::exists(format!("it is staged at {} with another capability", now.path.display()))
+            } else {
+                Error::precondition(format!("it is staged at {}; a volume has one staging path", now.path.display()))
+            });
+        }
+        notes.staged = Some(wanted.clone());
+        found.object.write_notes(&notes).map_err(fault::sys)
+    }
+
+    /// Does the kernel show the volume staged there?
+    pub(super) fn is_staged_at(&self, found: &Found<'_>, path: &Path) -> Result<bool, Error> {
+        let record: VolumeRecord = found.object.record().map_err(fault::record)?;
+        let table = MountTable::read().map_err(fault::sys)?;
+        if record.kind != Kind::Image {
+            return Ok(directory_mounts(found, &table).any(|mount| mount.mount_point == path));
+        }
+        let image = File::open(found.object.image()).map_err(|error| fault::io("opening the volume's image", error))?;
+        let Some(status) = device_of(&image)?.attached else { return Ok(false) };
+        Ok(match record.access {
+            AccessKind::Block => true,
+            AccessKind::Mount => mounts_of_loop(&table, &status.device).any(|mount| mount.mount_point == path),
+        })
+    }
+
+    pub fn unstage(&self, id: &VolumeId, staging: &Path) -> Result<(), Error> {
+        let path = match settled(staging) {
+            Ok(path) => path,
+            // The directory above is gone, and with it whatever was staged there.
+            Err(_) => staging.to_owned(),
+        };
+        let Some(found) = self.find(Place::Volumes, id.as_str()) else { return nothing_mounted_at(&path, id) };
+        let lock = self.hold(&found, Hold::Exclusive)?;
+        let record: VolumeRecord = found.object.record().map_err(fault::record)?;
+        let table = MountTable::read().map_err(fault::sys)?;
+        let shown = super::all_mounts(&found, &record, &table)?;
+        if let Some(other) = shown.iter().find(|place| **place != path) {
+            // Tearing down under a workload would be worse than any error; a repeat after unpublishing succeeds.
+            return Err(Error::busy(format!("volume {id} is still shown at {}; unpublish it first", other.display())));
+        }
+        if table.top(&path).is_some() && shown.is_empty() {
+            return Err(Error::precondition(format!("what is mounted at {} is not volume {id}", path.display())));
+        }
+        unmount(&path)?;
+        failpoint::hit("unstage.unmounted");
+        if record.kind == Kind::Image {
+            release_device(&found, &record)?;
+        }
+        failpoint::hit("unstage.released");
+        let mut notes = found.object.notes(&self.boot_id);
+        notes.staged = None;
+        found.object.write_notes(&notes).map_err(|error| fault::sys(error).leaving_residue())?;
+        failpoint::hit("unstage.noted");
+        drop(lock);
+        Ok(())
+    }
+
+    fn stage_filesystem(&self, staging: &Staging<'_>) -> Result<(), Error> {
+        let Staging { found, record, path, .. } = staging;
+        let image = open_image(found, &record.id)?;
+        let device = device_of(&image)?;
+        let table = MountTable::read().map_err(fault::sys)?;
+        if let Some(status) = device.attached {
+            return adopt_mount(&status, &table, path);
+        }
+        if table.top(path).is_some() {
+            return Err(Error::precondition(format!("something else is mounted at {}", path.display())));
+        }
+        filesystem::prepare_and_mount(self, staging, &image)
+    }
+}
+
+/// The image has a device already: fine if that is our mount, otherwise it is not ours to touch.
+fn adopt_mount(status: &LoopStatus, table: &MountTable, path: &Path) -> Result<(), Error> {
+    let mut mounts = mounts_of_loop(table, &status.device).peekable();
+    let device = status.device.path.display();
+    if mounts.peek().is_none() {
+        return Err(Error::busy(format!("the volume's image is attached to {device}, which nobody mounted; detach it (losetup -d)")));
+    }
+    match table.top(path) {
+        Some(top) if mounts.any(|mount| mount.id == top.id) => Ok(()),
+        _ => Err(Error::precondition(format!("the volume's device {device} is mounted elsewhere"))),
+    }
+}
+
+fn stage_device(staging: &Staging<'_>) -> Result<(), Error> {
+    let Staging { found, record, read_only, .. } = staging;
+    let image = open_image(found, &record.id)?;
+    if let Some(status) = device_of(&image)?.attached {
+        if status.offset != 0 || status.size_limit != 0 {
+            return Err(Error::precondition(format!("{} shows only a part of the volume's image", status.device.path.display())));
+        }
+        status.device.refresh_capacity().map_err(fault::sys)?;
+        return tune(&status.device, &record.tuning);
+    }
+    // No autoclear: a bind mount of the node does not hold the device open, and nothing else may (F.1).
+    let how = Attach { read_only: *read_only, autoclear: false, direct_io: record.tuning.direct_io, block_size: record.block_size };
+    let attached = loopdev::attach(&image, how).map_err(fault::sys)?;
+    failpoint::hit("stage.device_attached");
+    tune(&attached.device, &record.tuning).map_err(Error::leaving_residue)
+}
+
+fn stage_directory(staging: &Staging<'_>) -> Result<(), Error> {
+    let Staging { found, path, read_only, flags, .. } = staging;
+    let table = MountTable::read().map_err(fault::sys)?;
+    if directory_mounts(found, &table).any(|mount| mount.mount_point == *path) {
+        return Ok(());
+    }
+    if table.top(path).is_some() {
+        return Err(Error::precondition(format!("something else is mounted at {}", path.display())));
+    }
+    let options = BindOptions { read_only: *read_only, ..flags.bind_options() };
+    mounts::bind(&found.object.data(), path, options).map_err(|error| Error::backend("mounting the directory", error))
+}
+
+/// Lets go of the volume's device once nothing shows it.
+fn release_device(found: &Found<'_>, record: &VolumeRecord) -> Result<(), Error> {
+    let image = open_image(found, &record.id)?;
+    let device = device_of(&image)?;
+    let Some(status) = device.attached else { return Ok(()) };
+    let done = match record.access {
+        AccessKind::Block => loopdev::detach_and_wait(&status.device, device.backing, LOOP_PATIENCE),
+        AccessKind::Mount => loopdev::wait_until_free(device.backing, LOOP_PATIENCE),
+    };
+    match done.map_err(|error| fault::sys(error).leaving_residue())? {
+        Detach::Detached => Ok(()),
+        Detach::StillBusy => Err(Error::busy(format!("{} is still held open by someone", status.device.path.display()))),
+    }
+}
+
+pub(super) fn unmount(path: &Path) -> Result<(), Error> {
+    mounts::unmount_all(path).map(drop).map_err(|error| match error {
+        UnmountError::Busy(place) => Error::busy(format!("{} is in use and cannot be unmounted", place.display())),
+        other => Error::backend(format!("unmounting {}", path.display()), other).leaving_residue(),
+    })
+}
+
+pub(super) fn open_image(found: &Found<'_>, id: &str) -> Result<File, Error> {
+    let path = found.object.image();
+    File::options().read(true).write(true).open(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::precondition(format!("the image of volume {id} is missing; its record is there")),
+        _ => fault::io(format!("opening the image of volume {id}"), error),
+    })
+}
+
+pub(super) fn parse_flags(flags: &[String]) -> Result<MountFlags, Error> {
+    MountFlags::parse(flags).map_err(|error| Error::invalid("mount_flags", error.to_string()))
+}
+
+/// Undoing something for a volume that is gone: done if nothing is there.
+pub(super) fn nothing_mounted_at(path: &Path, id: &VolumeId) -> Result<(), Error> {
+    let table = MountTable::read().map_err(fault::sys)?;
+    if table.top(path).is_none() { Ok(()) } else { Err(Error::not_found(What::Volume, id.as_str())) }
+}

@@ -1,0 +1,124 @@
+//! Building an object out of sight, and showing it by one rename.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+
+use driver_sdk::{Error, failpoint};
+
+use super::{Object, Place, Pool};
+use crate::fault;
+use crate::linux::durable::{self, Renamed};
+use crate::linux::{SysError, tree};
+
+/// An object under construction in `.tmp`. Dropping it removes it, unless it was kept for a later attempt.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    pool: &'a Pool,
+    id: String,
+    object: Object,
+    finished: bool,
+}
+
+impl<'a> Draft<'a> {
+    /// Starts from nothing: what an earlier attempt left is removed first.
+    pub fn begin(pool: &'a Pool, id: &str) -> Result<Self, Error> {
+        let dir = pool.tmp().join(id);
+        tree::remove_tree(&dir).map_err(fault::sys)?;
+        make_private_dir(&dir).map_err(|error| fault::io(format!("making {}", dir.display()), error))?;
+        failpoint::hit("draft.made");
+        Ok(Self { pool, id: id.to_owned(), object: Object::at(dir), finished: false })
+    }
+
+    /// What an earlier attempt left, if anything.
+    pub fn leftover(pool: &'a Pool, id: &str) -> Option<Self> {
+        let dir = pool.tmp().join(id);
+        dir.is_dir().then(|| Self { pool, id: id.to_owned(), object: Object::at(dir), finished: false })
+    }
+
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Shows the finished object. Everything written into it must be on disk; its directory is synced here.
+    pub fn commit(mut self, place: Place) -> Result<Object, Error> {
+        durable::fsync_dir(self.object.dir()).map_err(fault::sys)?;
+        failpoint::hit("draft.synced");
+        let shown = self.pool.object(place, &self.id);
+        // The rename may have happened although syncing it failed: then it is unsure, not undone.
+        let unsure = |error| fault::sys(error).leaving_residue();
+        match durable::rename_noreplace(self.object.dir(), shown.dir()).map_err(unsure)? {
+            Renamed::Done => {}
+            Renamed::NameTaken => return Err(Error::busy(format!("{} appeared meanwhile; repeat the call", self.id))),
+        }
+        self.finished = true;
+        failpoint::hit("draft.renamed");
+        Ok(shown)
+    }
+
+    /// Leaves it in `.tmp` for the next attempt with the same arguments.
+    pub fn keep(mut self) {
+        self.finished = true;
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.finished
+            && let Err(error) = tree::remove_tree(self.object.dir())
+        {
+            // Nothing under `.tmp` was ever promised; the next attempt or the next start removes it.
+            tracing::warn!(path = %self.object.dir().display(), error = %error, "could not remove a draft");
+        }
+    }
+}
+
+impl Pool {
+    /// Takes an object away by one rename. What comes back is in the trash: the object no longer exists.
+    pub fn discard(&self, place: Place, id: &str) -> Result<Trashed, Error> {
+        let from = self.object(place, id);
+        let moved = self.move_to_trash(id, &from).map_err(|error| fault::sys(error).leaving_residue())?;
+        failpoint::hit("discard.renamed");
+        Ok(moved)
+    }
+
+    fn move_to_trash(&self, id: &str, from: &Object) -> Result<Trashed, SysError> {
+        for number in 0.. {
+            let to = self.trash().join(format!("{id}.{number}"));
+            match durable::rename_noreplace(from.dir(), &to)? {
+                Renamed::Done => return Ok(Trashed { dir: to }),
+                Renamed::NameTaken => {}
+            }
+        }
+        unreachable!("an unbounded range has a next number")
+    }
+}
+
+/// An object in the trash. Removing it may be slow and may be repeated; it is done again at every start.
+#[derive(Debug)]
+#[must_use = "the object's space is only freed by removing it"]
+pub struct Trashed {
+    dir: PathBuf,
+}
+
+impl Trashed {
+    pub fn remove(self) {
+        if let Err(error) = tree::remove_tree(&self.dir) {
+            tracing::warn!(path = %self.dir.display(), error = %error, "could not empty the trash; will try at next start");
+        }
+        failpoint::hit("discard.removed");
+    }
+}
+
+pub(super) fn make_private_dir(path: &std::path::Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// As [`make_private_dir`], where an existing directory is fine.
+pub(super) fn ensure_private_dir(path: &std::path::Path) -> io::Result<()> {
+    match make_private_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && fs::metadata(path)?.is_dir() => Ok(()),
+        other => other,
+    }
+}

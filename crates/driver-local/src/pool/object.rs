@@ -1,0 +1,150 @@
+//! One object's directory: its files, and the lock that other processes see.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::linux::{SysError, durable};
+use crate::record::{self, ReadError};
+
+const RECORD: &str = "record.json";
+const ATTACH: &str = "attach.json";
+const NOTES: &str = "node.json";
+
+/// The directory of a volume, snapshot or group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    dir: PathBuf,
+}
+
+/// How an object is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    Shared,
+    Exclusive,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HoldError {
+    /// Another process works on it, perhaps a tool that outlived the driver that started it.
+    #[error("another process works on it")]
+    Busy,
+    #[error("it is gone")]
+    Gone,
+    #[error("locking it")]
+    Io(#[source] io::Error),
+}
+
+/// Holds an object against other processes. A child that inherits the descriptor goes on holding it.
+#[derive(Debug)]
+pub struct ObjectLock(OwnedFd);
+
+impl AsFd for ObjectLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Object {
+    pub fn at(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The data of an image volume.
+    pub fn image(&self) -> PathBuf {
+        self.dir.join("image")
+    }
+
+    /// The data of a directory volume.
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// Where an inline volume is staged.
+    pub fn private_staging(&self) -> PathBuf {
+        self.dir.join("staged")
+    }
+
+    /// A member of a group.
+    pub fn member(&self, number: usize) -> Object {
+        Self::at(self.dir.join(number.to_string()))
+    }
+
+    /// Locks it, and makes sure that it is still in its place once locked.
+    pub fn hold(&self, hold: Hold) -> Result<ObjectLock, HoldError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = match rustix::fs::open(&self.dir, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::NOENT) => return Err(HoldError::Gone),
+            Err(error) => return Err(HoldError::Io(error.into())),
+        };
+        let operation = match hold {
+            Hold::Shared => FlockOperation::NonBlockingLockShared,
+            Hold::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        };
+        match rustix::fs::flock(&fd, operation) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(HoldError::Busy),
+            Err(error) => return Err(HoldError::Io(error.into())),
+        }
+        let held = File::from(fd);
+        let mine = held.metadata().map_err(HoldError::Io)?;
+        match fs::symlink_metadata(&self.dir) {
+            Ok(now) if (now.dev(), now.ino()) == (mine.dev(), mine.ino()) => Ok(ObjectLock(held.into())),
+            Ok(_) => Err(HoldError::Gone),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(HoldError::Gone),
+            Err(error) => Err(HoldError::Io(error)),
+        }
+    }
+
+    pub fn record<T: DeserializeOwned>(&self) -> Result<T, ReadError> {
+        record::read(&self.dir.join(RECORD))
+    }
+
+    pub fn has_record(&self) -> bool {
+        self.dir.join(RECORD).exists()
+    }
+
+    pub fn write_record<T: Serialize>(&self, value: &T) -> Result<(), SysError> {
+        self.write(RECORD, value)
+    }
+
+    pub fn attachments(&self) -> Result<record::Attachments, ReadError> {
+        match record::read(&self.dir.join(ATTACH)) {
+            Err(ReadError::Missing(_)) => Ok(record::Attachments::default()),
+            other => other,
+        }
+    }
+
+    pub fn write_attachments(&self, value: &record::Attachments) -> Result<(), SysError> {
+        self.write(ATTACH, value)
+    }
+
+    /// Notes of this boot; those of an earlier one, or unreadable ones, say nothing any more.
+    pub fn notes(&self, boot_id: &str) -> record::NodeNotes {
+        let empty = || record::NodeNotes { boot_id: boot_id.to_owned(), ..Default::default() };
+        match record::read::<record::NodeNotes>(&self.dir.join(NOTES)) {
+            Ok(notes) if notes.boot_id == boot_id => notes,
+            Ok(_) | Err(_) => empty(),
+        }
+    }
+
+    pub fn write_notes(&self, value: &record::NodeNotes) -> Result<(), SysError> {
+        self.write(NOTES, value)
+    }
+
+    fn write<T: Serialize>(&self, name: &'static str, value: &T) -> Result<(), SysError> {
+        let bytes = record::seal(value).map_err(SysError::on("encode", &self.dir.join(name)))?;
+        durable::write_file_atomic(&self.dir, name.as_ref(), &bytes, 0o600)
+    }
+}

@@ -1,0 +1,201 @@
+//! What a pool looks like after a crash, and back to order: spec G.5.
+//!
+//! Recovery never decides about data. It thaws, removes what was never acknowledged, finishes what was begun to be
+//! removed, lets go of loop devices nobody uses, and reports the rest.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use driver_sdk::Error;
+
+use super::{Object, Place, Pool, names};
+use crate::config::Role;
+use crate::fault;
+use crate::linux::mountinfo::MountTable;
+use crate::linux::{freeze, loopdev, mounts, tree};
+use crate::record::{AccessKind, CopyIntent, ReadError, VolumeRecord};
+
+/// Ids of inline volumes begin so; they are made by the node's process.
+pub(crate) const INLINE_PREFIX: &str = "inline-";
+/// In a draft: a copy that can be resumed.
+pub(crate) const COPY_INTENT: &str = "copy.json";
+/// In an inline volume: it is being removed.
+pub(crate) const DOOMED: &str = "doomed";
+
+/// How long an idle loop device may take to let go of its image.
+const LOOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Something that should not be there, or not like this. Nothing was done to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphan {
+    pub path: PathBuf,
+    pub why: String,
+}
+
+/// What recovery did and found.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    pub drafts_removed: usize,
+    pub copies_to_resume: usize,
+    pub trash_removed: usize,
+    pub loops_released: usize,
+    pub thawed: usize,
+    pub orphans: Vec<Orphan>,
+}
+
+impl Pool {
+    pub fn recover(&self, role: Role, boot_id: &str) -> Result<Recovered, Error> {
+        let mut done = Recovered::default();
+        if role != Role::Node {
+            done.thawed = self.thaw_everything()?;
+        }
+        self.clear_drafts(role, &mut done)?;
+        if role != Role::Controller {
+            self.finish_doomed_volumes()?;
+            self.release_idle_loops(boot_id, &mut done)?;
+        }
+        self.empty_trash(role, &mut done)?;
+        self.build_ledger()?;
+        self.find_orphans(&mut done)?;
+        Ok(done)
+    }
+
+    /// A frozen filesystem is the worst a crash can leave (fact 20). The guard process thaws first; this is the net.
+    fn thaw_everything(&self) -> Result<usize, Error> {
+        let table = MountTable::read().map_err(fault::sys)?;
+        let mut frozen = Vec::new();
+        for id in self.list(Place::Volumes)? {
+            let object = self.object(Place::Volumes, &id);
+            for status in loops_of(&object)? {
+                let device = (status.device.major, status.device.minor);
+                frozen.extend(table.of_device(device.0, device.1).map(|mount| mount.mount_point.clone()).take(1));
+            }
+        }
+        freeze::thaw_sweep(&frozen).map(|thawed| thawed.len()).map_err(fault::sys)
+    }
+
+    fn list(&self, place: Place) -> Result<Vec<String>, Error> {
+        self.ids(place).map_err(|error| fault::io("listing the pool", error))
+    }
+
+    fn clear_drafts(&self, role: Role, done: &mut Recovered) -> Result<(), Error> {
+        for name in self.hidden(self.tmp(), role)? {
+            let dir = self.tmp().join(&name);
+            if crate::record::read::<CopyIntent>(&dir.join(COPY_INTENT)).is_ok() {
+                done.copies_to_resume += 1;
+                continue;
+            }
+            tree::remove_tree(&dir).map_err(fault::sys)?;
+            done.drafts_removed += 1;
+        }
+        Ok(())
+    }
+
+    /// Entries of a hidden folder that are this role's to clear.
+    fn hidden(&self, folder: PathBuf, role: Role) -> Result<Vec<String>, Error> {
+        let all = names(&folder).map_err(|error| fault::io("listing the pool", error))?;
+        Ok(all
+            .into_iter()
+            .filter(|name| match role {
+                Role::All => true,
+                Role::Controller => !name.starts_with(INLINE_PREFIX),
+                Role::Node => name.starts_with(INLINE_PREFIX),
+            })
+            .collect())
+    }
+
+    /// An inline volume whose removal had begun: its mounts go, then the volume.
+    fn finish_doomed_volumes(&self) -> Result<(), Error> {
+        for id in self.list(Place::Volumes)? {
+            let object = self.object(Place::Volumes, &id);
+            if !object.dir().join(DOOMED).exists() {
+                continue;
+            }
+            let target = object.record::<VolumeRecord>().ok().and_then(|record| record.inline).map(|inline| inline.target);
+            for path in target.into_iter().chain([object.private_staging()]) {
+                if let Err(error) = mounts::unmount_all(&path) {
+                    tracing::warn!(volume = %id, error = %error, "an inline volume cannot be unmounted yet");
+                }
+            }
+            if MountTable::read().map_err(fault::sys)?.below(object.dir()).next().is_none() {
+                self.discard(Place::Volumes, &id)?.remove();
+            }
+        }
+        Ok(())
+    }
+
+    /// Loop devices of block volumes do not go by themselves. One that is not staged and not shown anywhere is idle.
+    fn release_idle_loops(&self, boot_id: &str, done: &mut Recovered) -> Result<(), Error> {
+        let table = MountTable::read().map_err(fault::sys)?;
+        for id in self.list(Place::Volumes)? {
+            let object = self.object(Place::Volumes, &id);
+            let Ok(record) = object.record::<VolumeRecord>() else { continue };
+            if record.access != AccessKind::Block || object.notes(boot_id).staged.is_some() {
+                continue;
+            }
+            done.loops_released += release_loops(&object, &table)?;
+        }
+        Ok(())
+    }
+
+    fn empty_trash(&self, role: Role, done: &mut Recovered) -> Result<(), Error> {
+        let table = MountTable::read().map_err(fault::sys)?;
+        for name in self.hidden(self.trash(), role)? {
+            let object = Object::at(self.trash().join(&name));
+            done.loops_released += release_loops(&object, &table)?;
+            match tree::remove_tree(object.dir()) {
+                Ok(()) => done.trash_removed += 1,
+                Err(error) => done.orphans.push(Orphan { path: object.dir().to_owned(), why: error.to_string() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Objects whose record is missing or damaged: reported, never touched (R27).
+    fn find_orphans(&self, done: &mut Recovered) -> Result<(), Error> {
+        for place in Place::ALL {
+            for id in self.list(place)? {
+                let object = self.object(place, &id);
+                let why = match object.record::<serde_json::Value>() {
+                    Ok(_) => continue,
+                    Err(ReadError::Missing(_)) => "it has no record".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                done.orphans.push(Orphan { path: object.dir().to_owned(), why });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn loops_of(object: &Object) -> Result<Vec<loopdev::LoopStatus>, Error> {
+    match fs::File::open(object.image()) {
+        Ok(image) => {
+            let backing = loopdev::BackingFile::of(&image).map_err(fault::sys)?;
+            loopdev::find(backing).map_err(fault::sys)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(fault::io(format!("opening {}", object.image().display()), error)),
+    }
+}
+
+fn release_loops(object: &Object, table: &MountTable) -> Result<usize, Error> {
+    let mut released = 0;
+    for status in loops_of(object)? {
+        let device = &status.device;
+        let shown = table.of_device(device.major, device.minor).next().is_some()
+            || table.of_block_node(device.major, device.minor).next().is_some();
+        if shown {
+            continue;
+        }
+        match loopdev::detach_and_wait(device, status.backing, LOOP_PATIENCE).map_err(fault::sys)? {
+            loopdev::Detach::Detached => released += 1,
+            loopdev::Detach::StillBusy => {
+                tracing::warn!(device = %device.path.display(), "an idle loop device is held open by someone");
+            }
+        }
+    }
+    Ok(released)
+}

@@ -1,0 +1,14 @@
+//! The SDK as its callers see it: a small driver in memory, all of its slots filled, behind the real services.
+
+mod chaos;
+mod contract;
+mod derivation;
+mod failpoints;
+mod groups;
+mod metadata;
+mod model;
+mod node;
+mod pipeline;
+mod secrets;
+mod serving;
+mod volumes;

@@ -1,0 +1,34 @@
+//! What the numbers were measured on and with.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::report::Table;
+
+/// Machine, date and versions, without anything that names this very machine.
+pub(super) fn describe(driver: &Path) -> String {
+    let mut table = Table::new(&["measured on", ""]);
+    let mut row = |name: &str, value: String| table.row(&[name.to_owned(), value]);
+    let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    row("processor", format!("{} ({cpus} cores)", field("/proc/cpuinfo", "model name")));
+    row("memory", field("/proc/meminfo", "MemTotal"));
+    row("kernel", rustix::system::uname().release().to_string_lossy().into_owned());
+    row("disk", said("stat", &["-f", "-c", "%T", &crate::target().display().to_string()]));
+    row("date", said("date", &["-u", "+%Y-%m-%d"]));
+    row("orlop", said(&driver.display().to_string(), &["--version"]));
+    row("rustc", said("rustc", &["--version"]));
+    table.text()
+}
+
+fn said(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.unwrap_or_else(|_| "unknown".to_owned())
+}
+
+fn field(file: &str, name: &str) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+    line.unwrap_or("unknown").trim().to_owned()
+}

@@ -1,0 +1,37 @@
+//! `cargo xtask bench`: numbers, measured on this machine and printed as a table.
+//!
+//! A bench runs in a release build of itself: an unoptimised client would measure itself.
+
+mod calls;
+mod driver;
+mod machine;
+mod numbers;
+mod subject;
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// What `cargo xtask bench` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// `orlop driver`: snapshots, creation, round trips, memory, staging; beside the Go host-path driver if possible.
+    Driver(driver::Args),
+}
+
+pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
+    if cfg!(debug_assertions) && std::env::var_os("XT").is_none() {
+        // Nothing was started yet, so replacing this process loses nothing.
+        let mut release = Command::new("cargo");
+        release.args(["run", "--quiet", "--release", "--package", "xtask", "--"]).args(std::env::args_os().skip(1));
+        return Err(release.current_dir(crate::root()).exec().into());
+    }
+    match what {
+        What::Driver(args) => driver::run(args).await,
+    }
+}

@@ -1,0 +1,71 @@
+//! `cargo xtask conformance`: the outside world's opinion of what we built.
+//!
+//! Three suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix) and
+//! `authority` (a grpc-go client that sends a socket path as `:authority`). All need Go, none needs anything installed
+//! before: modules are fetched by Go itself.
+
+mod authority;
+mod descriptors;
+mod driver;
+mod facts;
+pub(crate) mod golang;
+mod sanity;
+
+use anyhow::bail;
+
+pub(crate) use driver::{Driver, Launch, Mode};
+pub(crate) use sanity::build;
+
+use crate::report::Report;
+use golang::Go;
+
+/// What `cargo xtask conformance` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    suite: Option<Suite>,
+    /// Succeed without running anything where Go is missing.
+    #[arg(long, global = true)]
+    allow_missing_go: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Suite {
+    /// Compare our .proto files with the official ones.
+    Descriptors(descriptors::Args),
+    /// Run csi-sanity against `orlop driver`.
+    Sanity(sanity::Args),
+    /// Run a grpc-go client against `orlop driver`.
+    Authority,
+}
+
+pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Result<()> {
+    let Some(go) = Go::find() else {
+        if allow_missing_go {
+            println!("skipped: all conformance suites: there is no `go` on the path");
+            return Ok(());
+        }
+        bail!(
+            "the conformance suites need Go, and there is no `go` on the path; install it, or pass --allow-missing-go to do without"
+        );
+    };
+    println!("{}", go.version());
+    let mut report = Report::default();
+    match suite {
+        Some(Suite::Descriptors(args)) => report.section("descriptors", || descriptors::run(&go, &args)),
+        Some(Suite::Sanity(args)) => sanity::run(&go, &args, &mut report).await?,
+        Some(Suite::Authority) => authority(&mut report).await,
+        None => {
+            report.section("descriptors", || descriptors::run(&go, &descriptors::Args::default()));
+            authority(&mut report).await;
+            sanity::run(&go, &sanity::Args::default(), &mut report).await?;
+        }
+    }
+    report.close("conformance")
+}
+
+async fn authority(report: &mut Report) {
+    let section = Report::begin("authority");
+    let ending = authority::run().await;
+    report.end(section, ending);
+}

@@ -1,0 +1,114 @@
+//! The programs that tests and suites call, and how a machine gets the missing ones.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::bail;
+
+/// A program, the Debian package that holds it, and what is skipped without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tool {
+    program: &'static str,
+    package: &'static str,
+    without: &'static str,
+}
+
+const TOOLS: [Tool; 12] = [
+    Tool { program: "mkfs.ext4", package: "e2fsprogs", without: "ext4 volumes" },
+    Tool { program: "e2fsck", package: "e2fsprogs", without: "ext4 volumes" },
+    Tool { program: "resize2fs", package: "e2fsprogs", without: "expansion of ext4 volumes" },
+    Tool { program: "mkfs.xfs", package: "xfsprogs", without: "XFS volumes and reflink pools" },
+    Tool { program: "xfs_growfs", package: "xfsprogs", without: "expansion of XFS volumes" },
+    Tool { program: "xfs_repair", package: "xfsprogs", without: "XFS volumes" },
+    Tool { program: "mkfs.btrfs", package: "btrfs-progs", without: "btrfs volumes and pools" },
+    Tool { program: "btrfs", package: "btrfs-progs", without: "btrfs volumes and pools" },
+    Tool { program: "mount", package: "mount", without: "everything that mounts" },
+    Tool { program: "losetup", package: "mount", without: "everything on loop devices" },
+    Tool { program: "blkid", package: "util-linux", without: "volumes with a filesystem" },
+    Tool { program: "fsfreeze", package: "util-linux", without: "snapshots of mounted volumes" },
+];
+
+/// Installs what is missing where that is possible, and says what will be skipped where it is not.
+pub(crate) fn provide() -> anyhow::Result<()> {
+    let missing = missing();
+    if missing.is_empty() {
+        println!("all {} tools are here", TOOLS.len());
+        return Ok(());
+    }
+    let packages = packages(&missing);
+    if !is_root() {
+        explain(&missing, &format!("not root, so nothing is installed; ask for: {}", packages.join(" ")));
+    } else if find("apt-get").is_none() {
+        explain(&missing, &format!("no apt-get; install what holds them: {}", packages.join(" ")));
+    } else {
+        install(&packages)?;
+        let still = self::missing();
+        explain(&still, "the packages do not hold them");
+    }
+    Ok(())
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Where a program is. System folders are looked at too: they are often missing from a user's path.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    let mut folders = std::env::split_paths(&path).chain(system);
+    folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()))
+}
+
+fn missing() -> Vec<Tool> {
+    TOOLS.into_iter().filter(|tool| find(tool.program).is_none()).collect()
+}
+
+fn packages(tools: &[Tool]) -> Vec<&'static str> {
+    let mut packages: Vec<&str> = tools.iter().map(|tool| tool.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+fn explain(tools: &[Tool], why: &str) {
+    for Tool { program, without, .. } in tools {
+        println!("skipped: {without}: `{program}` is missing ({why})");
+    }
+}
+
+/// A fresh machine has no package lists, so a first failure is answered with one update.
+fn install(packages: &[&str]) -> anyhow::Result<()> {
+    println!("installing {}", packages.join(" "));
+    if apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())? {
+        return Ok(());
+    }
+    if apt(&["update"])? && apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())? {
+        return Ok(());
+    }
+    bail!("apt-get cannot install {}", packages.join(" "))
+}
+
+fn apt(args: &[&str]) -> anyhow::Result<bool> {
+    let output = Command::new("apt-get").arg("-q").args(args).env("DEBIAN_FRONTEND", "noninteractive").output()?;
+    if !output.status.success() {
+        println!("apt-get {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_package_is_named_once() {
+        assert_eq!(packages(&TOOLS), ["btrfs-progs", "e2fsprogs", "mount", "util-linux", "xfsprogs"]);
+    }
+
+    #[test]
+    fn a_program_is_found_or_not() {
+        assert!(find("sh").is_some());
+        assert_eq!(find("no-such-program-anywhere"), None);
+    }
+}
