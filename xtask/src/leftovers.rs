@@ -1,6 +1,7 @@
 //! What a run left on the machine: loop devices, mounts and processes that belong to its folders.
 //!
-//! Belonging is decided by path, so that two runs on one machine never blame each other.
+//! Belonging is decided by path, so that two runs on one machine do not blame each other. One thing has no path: a free
+//! loop device that is still write-protected, which its next user, whoever that is, would inherit.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,15 +10,29 @@ use std::path::{Path, PathBuf};
 /// Something that outlived its maker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Leftover {
-    Loop { device: String, file: String },
-    Mount { point: String, source: String },
-    Process { pid: u32, command: String },
+    Loop {
+        device: String,
+        file: String,
+    },
+    /// Free, and read-only for whoever gets it next.
+    Protected {
+        device: String,
+    },
+    Mount {
+        point: String,
+        source: String,
+    },
+    Process {
+        pid: u32,
+        command: String,
+    },
 }
 
 impl std::fmt::Display for Leftover {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Loop { device, file } => write!(f, "loop device {device} on {file}"),
+            Self::Protected { device } => write!(f, "write protection of the free loop device {device}"),
             Self::Mount { point, source } => write!(f, "mount of {source} at {point}"),
             Self::Process { pid, command } => write!(f, "process {pid}: {command}"),
         }
@@ -31,25 +46,53 @@ pub(crate) fn under(folders: &[PathBuf]) -> BTreeSet<Leftover> {
     found.retain(|leftover| match leftover {
         Leftover::Loop { file, .. } => is_under(file, folders),
         Leftover::Mount { point, source } => is_under(point, folders) || is_under(source, folders),
-        Leftover::Process { .. } => true,
+        Leftover::Protected { .. } | Leftover::Process { .. } => true,
     });
     found.extend(processes(folders));
     found
+}
+
+/// Takes away every mount and loop device that belongs to a folder, the latest first: what a killed driver leaves.
+pub(crate) fn remove(folder: &Path) {
+    let folders = [folder.to_path_buf()];
+    let mut mounts: Vec<String> = Vec::new();
+    let mut devices: Vec<String> = Vec::new();
+    for leftover in under(&folders) {
+        match leftover {
+            Leftover::Mount { point, .. } => mounts.push(point),
+            Leftover::Loop { device, .. } => devices.push(device),
+            Leftover::Protected { .. } | Leftover::Process { .. } => {}
+        }
+    }
+    // A mount below another one is longer than it.
+    mounts.sort_by_key(|point| std::cmp::Reverse(point.len()));
+    let unmounted = mounts.iter().map(|point| crate::disk::run("umount", &["-l"], &[Path::new(point)]));
+    let detached = devices.iter().map(|device| crate::disk::run("losetup", &["--detach"], &[Path::new(device)]));
+    unmounted.chain(detached).filter_map(Result::err).for_each(|error| eprintln!("cleaning up: {error:#}"));
 }
 
 fn is_under(path: &str, folders: &[PathBuf]) -> bool {
     folders.iter().any(|folder| Path::new(path).starts_with(folder))
 }
 
-/// Loop devices that have a backing file. The kernel marks a file that is gone with ` (deleted)`.
+/// Loop devices with a backing file, and protected ones without. The kernel marks a file that is gone ` (deleted)`.
 fn loops(block: &Path) -> BTreeSet<Leftover> {
     let entries = fs::read_dir(block).into_iter().flatten().flatten();
-    let attached = entries.filter_map(|entry| {
-        let file = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-        let file = file.trim_end().trim_end_matches(" (deleted)").to_owned();
-        Some(Leftover::Loop { device: format!("/dev/{}", entry.file_name().to_string_lossy()), file })
+    let found = entries.filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let device = format!("/dev/{}", name.strip_prefix("loop").map(|_| &name)?);
+        match fs::read_to_string(entry.path().join("loop/backing_file")) {
+            Ok(file) => {
+                let file = file.trim_end().trim_end_matches(" (deleted)").to_owned();
+                Some(Leftover::Loop { device, file })
+            }
+            Err(_) => {
+                let protected = fs::read_to_string(entry.path().join("ro")).is_ok_and(|ro| ro.trim() == "1");
+                protected.then_some(Leftover::Protected { device })
+            }
+        }
     });
-    attached.collect()
+    found.collect()
 }
 
 /// Lines of mountinfo: the mount point is field five, the source the second one after the lone hyphen.
@@ -119,5 +162,15 @@ mod tests {
         fs::write(block.path().join("loop3/loop/backing_file"), "/tmp/a/img (deleted)\n").unwrap();
         let found = loops(block.path());
         assert_eq!(found, BTreeSet::from([Leftover::Loop { device: "/dev/loop3".into(), file: "/tmp/a/img".into() }]));
+    }
+
+    #[test]
+    fn a_free_loop_device_that_stayed_read_only_is_found() {
+        let block = tempfile::tempdir().unwrap();
+        for (name, ro) in [("loop1", "0\n"), ("loop2", "1\n"), ("sr0", "1\n")] {
+            fs::create_dir(block.path().join(name)).unwrap();
+            fs::write(block.path().join(name).join("ro"), ro).unwrap();
+        }
+        assert_eq!(loops(block.path()), BTreeSet::from([Leftover::Protected { device: "/dev/loop2".into() }]));
     }
 }

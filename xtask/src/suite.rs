@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
+use crate::disk::Scratch;
 use crate::leftovers;
 use crate::report::Report;
 use crate::tools;
@@ -29,17 +30,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut report = Report::default();
     report.section("tools", tools::provide);
 
-    // A folder of our own makes every loop device, mount and process of this run recognisable. It is short, because
-    // socket paths have room for 107 bytes only.
-    let scratch = tempfile::Builder::new().prefix("orlop-").tempdir().context("making a folder for the tests")?;
+    // A folder of our own makes every loop device, mount and process of this run recognisable.
+    let scratch = Scratch::make()?;
     let skips = scratch.path().join("skips.log");
     let folders = [scratch.path().to_path_buf(), crate::target().join("tmp")];
     let before = leftovers::under(&folders);
-    report.section("unit and integration tests", || {
-        cargo_test(&args, &["--lib", "--bins", "--tests", "--examples"], scratch.path(), &skips)
-    });
-    if args.rest.is_empty() {
+    if args.package.is_empty() && args.rest.is_empty() {
+        report.section("unit and integration tests", || {
+            cargo_test(&args, &["--lib", "--bins", "--tests", "--examples"], scratch.path(), &skips)
+        });
         report.section("documentation tests", || cargo_test(&args, &["--doc"], scratch.path(), &skips));
+    } else {
+        // A package need not have a library, and then cargo refuses to be asked for its tests.
+        report.section("chosen tests", || cargo_test(&args, &[], scratch.path(), &skips));
     }
     report.section("nothing left behind", || {
         let left: Vec<String> = leftovers::under(&folders).difference(&before).map(ToString::to_string).collect();

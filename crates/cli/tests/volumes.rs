@@ -2,6 +2,24 @@
 
 mod rig;
 
+mod volumes {
+    mod blocks;
+    mod capacity;
+    mod condition;
+    mod copies;
+    mod directories;
+    mod expansion;
+    mod filesystems;
+    mod groups;
+    mod inline;
+    mod listing;
+    mod metadata;
+    mod modify;
+    mod process;
+    mod publish;
+    mod readonly;
+}
+
 use std::fs;
 
 use rig::call::*;

@@ -101,9 +101,7 @@ impl Identity {
         }
         match version.len() {
             0 => Err(BadIdentity::EmptyVersion),
-            1..=128 => {
-                Ok(Self { name: name.to_owned(), version: version.to_owned(), manifest: StringMap::new() })
-            }
+            1..=128 => Ok(Self { name: name.to_owned(), version: version.to_owned(), manifest: StringMap::new() }),
             _ => Err(BadIdentity::LongVersion),
         }
     }

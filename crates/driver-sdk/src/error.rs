@@ -121,11 +121,7 @@ impl Error {
 
     /// The storage below failed and everything was rolled back.
     pub fn backend(doing: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self {
-            reason: Reason::Backend { doing: doing.into() },
-            residue: Residue::None,
-            source: Some(source.into()),
-        }
+        Self { reason: Reason::Backend { doing: doing.into() }, residue: Residue::None, source: Some(source.into()) }
     }
 
     /// Marks that something of this operation may be left behind.

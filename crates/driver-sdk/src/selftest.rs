@@ -46,7 +46,9 @@ pub(crate) async fn run(driver: &Driver, mode: Mode) -> Result<(), SelfTestError
         let info = info.map_err(|status| failed("NodeGetInfo", status))?.into_inner();
         let placed = told.services.contains(&P::VolumeAccessibilityConstraints.into());
         if info.accessible_topology.is_some() != placed {
-            return Err(SelfTestError::Contradiction("topology without VOLUME_ACCESSIBILITY_CONSTRAINTS or vice versa"));
+            return Err(SelfTestError::Contradiction(
+                "topology without VOLUME_ACCESSIBILITY_CONSTRAINTS or vice versa",
+            ));
         }
     }
     Ok(())
@@ -68,18 +70,29 @@ async fn ask(channel: &Channel, driver: &Driver) -> Result<Told, SelfTestError> 
         let mut client = ControllerClient::new(channel.clone());
         let answer = client.controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await;
         let answer = answer.map_err(|status| failed("ControllerGetCapabilities", status))?.into_inner();
-        told.controller = answer.capabilities.iter().filter_map(|capability| capability.r#type).map(|c::Type::Rpc(rpc)| rpc.r#type).collect();
+        told.controller = answer
+            .capabilities
+            .iter()
+            .filter_map(|capability| capability.r#type)
+            .map(|c::Type::Rpc(rpc)| rpc.r#type)
+            .collect();
     }
     if told.services.contains(&P::GroupControllerService.into()) {
         let mut client = GroupControllerClient::new(channel.clone());
         let answer = client.group_controller_get_capabilities(GroupControllerGetCapabilitiesRequest {}).await;
-        told.groups = answer.map_err(|status| failed("GroupControllerGetCapabilities", status))?.into_inner().capabilities.len();
+        told.groups =
+            answer.map_err(|status| failed("GroupControllerGetCapabilities", status))?.into_inner().capabilities.len();
     }
     if driver.has_node() {
         let mut client = NodeClient::new(channel.clone());
         let answer = client.node_get_capabilities(NodeGetCapabilitiesRequest {}).await;
         let answer = answer.map_err(|status| failed("NodeGetCapabilities", status))?.into_inner();
-        told.node = answer.capabilities.iter().filter_map(|capability| capability.r#type).map(|n::Type::Rpc(rpc)| rpc.r#type).collect();
+        told.node = answer
+            .capabilities
+            .iter()
+            .filter_map(|capability| capability.r#type)
+            .map(|n::Type::Rpc(rpc)| rpc.r#type)
+            .collect();
     }
     Ok(told)
 }

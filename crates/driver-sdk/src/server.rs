@@ -118,7 +118,7 @@ impl Driver {
 
     /// Serves until `shutdown` ends, then finishes what runs, for at most `grace`.
     ///
-    /// After the grace period whatever is left goes on until the process ends. That is no worse than a crash, from which
+    /// After the grace period what is left goes on until the process ends. That is no worse than a crash, from which
     /// a driver recovers anyway; the error names it so that it can be logged.
     pub async fn serve(
         self,

@@ -148,8 +148,7 @@ mod tests {
 
     #[test]
     fn the_only_writer_stays_the_only_one_whatever_the_second_calls_itself() {
-        let first =
-            Publication { target: "/t".into(), mode: SingleNodeSingleWriter, fingerprint: Some("p".into()) };
+        let first = Publication { target: "/t".into(), mode: SingleNodeSingleWriter, fingerprint: Some("p".into()) };
         let wanted = Wanted { target: Path::new("/u"), mode: MultiNodeMultiWriter, fingerprint: "p" };
         assert_eq!(answer(&[first], &wanted), "FAILED_PRECONDITION");
     }

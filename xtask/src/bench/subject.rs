@@ -18,6 +18,14 @@ pub(super) enum Subject {
 }
 
 impl Subject {
+    /// How many snapshots give a fair median. The peer packs the data into an archive, which takes seconds each time.
+    pub(super) fn snapshots(&self) -> usize {
+        match self {
+            Self::Orlop(_) => 20,
+            Self::HostPath(_) => 3,
+        }
+    }
+
     pub(super) fn launch(&self, socket: PathBuf, pool: &Path, log: PathBuf) -> Launch {
         match self {
             Self::Orlop(program) => Launch::orlop(program, Mode::All, socket, pool, log),
@@ -40,6 +48,7 @@ pub(super) fn peer(program: Option<PathBuf>) -> anyhow::Result<Subject> {
     let go = Go::find().ok_or_else(|| anyhow::anyhow!("there is no `go` on the path"))?;
     let module = go.module(PEER, PEER_VERSION)?;
     let program = crate::target().join("bench/hostpathplugin");
+    std::fs::create_dir_all(crate::target().join("bench"))?;
     go.build(&module, "./cmd/hostpathplugin", &program)?;
     Ok(Subject::HostPath(program))
 }

@@ -7,6 +7,7 @@ use anyhow::bail;
 use tokio::process::Command;
 
 use super::{Driver, Launch, Mode, build};
+use crate::disk::Scratch;
 use crate::report::Ending;
 
 /// The client's program, a Go module of its own.
@@ -23,7 +24,7 @@ pub(super) async fn run() -> Ending {
 
 async fn call(folder: &Path) -> anyhow::Result<()> {
     let program = build().await?;
-    let scratch = tempfile::Builder::new().prefix("orlop-").tempdir()?;
+    let scratch = Scratch::make()?;
     let pool = scratch.path().join("pool");
     std::fs::create_dir(&pool)?;
     let socket = scratch.path().join("csi.sock");

@@ -53,7 +53,7 @@ impl Launch {
 
     /// Writes down everything it can, which is where a secret would show.
     pub(crate) fn with_debug_log(mut self) -> Self {
-        self.command.env("ORLOP_LOG", "debug").env("RUST_LOG", "debug");
+        self.command.args(["--log-level", "debug"]);
         self
     }
 }

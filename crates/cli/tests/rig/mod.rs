@@ -3,7 +3,9 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, reason = "test support; each test file uses a part of it")]
 
+pub mod ask;
 pub mod call;
+pub mod world;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -202,7 +204,13 @@ impl Driver {
         command.arg("--endpoint").arg(format!("unix://{}", socket.display()));
         command.arg("--pool").arg(format!("p={}", scratch.path("pool").display()));
         command.args(&options.args).envs(options.env.iter().map(|(key, value)| (key, value)));
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        command.stdout(Stdio::null());
+        Self::launch(command, socket)
+    }
+
+    /// Runs a whole command line that ends in a driver on this socket, and waits until it serves.
+    pub fn launch(mut command: Command, socket: PathBuf) -> Result<Self, String> {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Log::default());
         let (stderr, shared) = (child.stderr.take().unwrap(), Arc::clone(&log));
         std::thread::spawn(move || {
@@ -257,6 +265,20 @@ impl Driver {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap().success()
+    }
+
+    /// SIGTERM, without waiting.
+    pub fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Waits for the end of the process without taking its exit status, which [`Self::wait`] gives.
+    pub async fn ended(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let wait = move || rustix::process::waitid(rustix::process::WaitId::Pid(pid), options);
+        tokio::task::spawn_blocking(wait).await.unwrap().unwrap();
     }
 
     pub async fn clients(&self) -> Clients {

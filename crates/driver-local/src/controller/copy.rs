@@ -72,12 +72,16 @@ impl<'a> Origin<'a> {
 }
 
 /// How an origin is in use right now.
-#[derive(Debug, Default)]
-struct InUse {
-    /// Where its filesystem is mounted; freezing there stops all writers.
-    mount: Option<PathBuf>,
-    /// Someone may write to it and nothing can stop them: a raw device, or a directory.
-    unstoppable: bool,
+#[derive(Debug)]
+enum InUse {
+    /// Nobody writes to it.
+    Idle,
+    /// Its filesystem is mounted there; freezing it stops all writers.
+    Mounted(PathBuf),
+    /// It is shown as this device. Someone may write to it and nothing can stop them.
+    Raw(PathBuf),
+    /// It is shown as a directory. Someone may write to it and nothing can stop them.
+    Directory,
 }
 
 impl Core {
@@ -124,15 +128,14 @@ impl Core {
         let table = MountTable::read().map_err(fault::sys)?;
         let mut mounts = Vec::new();
         for (origin, _) in pairs {
-            let used = in_use(origin, &table)?;
-            if used.unstoppable && (pairs.len() > 1 || origin.kind == Kind::Directory) {
-                return Err(Error::precondition(format!(
-                    "{} is in use as {} and its writers cannot be stopped for a consistent copy; unpublish it first",
-                    origin.id,
-                    if origin.kind == Kind::Image { "a raw device" } else { "a directory" },
-                )));
+            match in_use(origin, &table)? {
+                InUse::Idle => {}
+                InUse::Mounted(place) => mounts.push(place),
+                // Alone it is what it would be after a power cut, provided that nothing is written meanwhile.
+                InUse::Raw(device) if pairs.len() == 1 => flush(&device)?,
+                InUse::Raw(_) => return Err(unstoppable(origin, "a raw device")),
+                InUse::Directory => return Err(unstoppable(origin, "a directory")),
             }
-            mounts.extend(used.mount);
         }
         let created = self.config.clock.now_ms();
         let frozen = self.freeze(&mounts)?;
@@ -171,8 +174,7 @@ impl Core {
     /// A full copy of an image. Of one that nobody writes, what is copied stays copied across restarts.
     fn copy_resumably<'p>(&self, pool: &'p Pool, id: &str, origin: &Origin<'_>) -> Result<Draft<'p>, Error> {
         let table = MountTable::read().map_err(fault::sys)?;
-        let used = in_use(origin, &table)?;
-        if used.mount.is_some() || used.unstoppable {
+        if !matches!(in_use(origin, &table)?, InUse::Idle) {
             let draft = Draft::begin(pool, id)?;
             self.cut(&[(origin, draft.object().clone())])?;
             return Ok(draft);
@@ -276,25 +278,36 @@ fn copies_instantly(pool: &Pool, origin: &Origin<'_>) -> bool {
 
 fn in_use(origin: &Origin<'_>, table: &MountTable) -> Result<InUse, Error> {
     match origin.kind {
-        Kind::Subvolume => Ok(InUse::default()),
-        Kind::Directory => {
-            let shown = crate::node::shown_directories(&origin.found, table)?;
-            Ok(InUse { mount: None, unstoppable: !shown.is_empty() })
-        }
+        Kind::Subvolume => Ok(InUse::Idle),
+        Kind::Directory if crate::node::shown_directories(&origin.found, table)?.is_empty() => Ok(InUse::Idle),
+        Kind::Directory => Ok(InUse::Directory),
         Kind::Image => {
             let image = open(&origin.found.object.image())?;
-            let mut used = InUse::default();
             let backing = loopdev::BackingFile::of(&image).map_err(fault::sys)?;
             for status in loopdev::find(backing).map_err(fault::sys)? {
                 match crate::node::mounts_of_loop(table, &status.device).next() {
-                    Some(mount) if !mount.is_read_only() => used.mount = Some(mount.mount_point.clone()),
+                    Some(mount) if !mount.is_read_only() => return Ok(InUse::Mounted(mount.mount_point.clone())),
                     Some(_) => {}
-                    None => used.unstoppable |= origin.access == AccessKind::Block,
+                    None if origin.access == AccessKind::Block => return Ok(InUse::Raw(status.device.path)),
+                    None => {}
                 }
             }
-            Ok(used)
+            Ok(InUse::Idle)
         }
     }
+}
+
+fn unstoppable(origin: &Origin<'_>, shown: &str) -> Error {
+    Error::precondition(format!(
+        "{} is in use as {shown} and its writers cannot be stopped for a consistent copy; unpublish it first",
+        origin.id
+    ))
+}
+
+/// Brings what was written to a raw device so far to its image.
+fn flush(device: &std::path::Path) -> Result<(), Error> {
+    let flushed = File::open(device).and_then(|device| device.sync_all());
+    flushed.map_err(|error| fault::io(format!("flushing {}", device.display()), error))
 }
 
 /// Copies one origin's data. `deadline` is the end of the freeze, if there is one.
@@ -306,7 +319,9 @@ fn copy_data(origin: &Origin<'_>, into: &Object, deadline: Option<Instant>) -> R
         }
         Kind::Directory => {
             let reflink = origin.found.pool.features.copying == Copying::Reflink;
-            tree::copy_tree(&origin.found.object.data(), &into.data(), reflink).map_err(fault::sys)
+            let data = into.data();
+            fs::create_dir(&data).map_err(|error| fault::io(format!("making {}", data.display()), error))?;
+            tree::copy_tree(&origin.found.object.data(), &data, reflink).map_err(fault::sys)
         }
     }
 }
@@ -317,11 +332,17 @@ fn copy_image(origin: &Origin<'_>, into: &Object, deadline: Option<Instant>) -> 
     if image::clone_file(&source, &target).map_err(fault::sys)? == image::Cloned::Reflinked {
         return Ok(());
     }
+    let before = stamp(&source)?;
     let mut progress = |_| match deadline {
         Some(deadline) if Instant::now() >= deadline => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     match image::copy_sparse(&source, &target, 0, &mut progress).map_err(fault::sys)? {
+        // A copy takes time, and one that mixes two moments is worse than none.
+        image::Copied::Complete if stamp(&source)? != before => Err(Error::precondition(format!(
+            "{} was written to while it was being copied; unpublish it first, or use a pool that shares extents (XFS, btrfs)",
+            origin.id
+        ))),
         image::Copied::Complete => Ok(()),
         image::Copied::Stopped(_) => Err(Error::precondition(format!(
             "{} is mounted and too large to copy while frozen in this pool; unmount it, or use a pool that shares extents \

@@ -15,9 +15,9 @@ use crate::core::{Core, Found};
 use crate::fault;
 use crate::linux::fs::FsType;
 use crate::linux::loopdev::LoopSupport;
-use crate::linux::{durable, image, tree};
+use crate::linux::{image, tree};
 use crate::params::{self, KindChoice, Spec};
-use crate::pool::{Draft, Hold, Place, Pool, Promise};
+use crate::pool::{Claim, Draft, Hold, Holding, Place, Pool, Promise};
 use crate::record::{AccessKind, Format, Kind, Provisioning, SourceRef, VolumeRecord};
 
 /// Logical block size of new volumes: what every filesystem here accepts, and what raw users expect of a disk.
@@ -65,11 +65,12 @@ impl Core {
         let draft = Draft::begin(pool, id)?;
         make_data(draft.object(), &record)?;
         failpoint::hit("create.data_made");
-        draft.object().write_record(&record).map_err(fault::sys)?;
+        draft.object().draft_record(&record).map_err(fault::sys)?;
+        // Syncing the record has committed the image's metadata with it on every journaling filesystem: this is quick.
+        sync_data(draft.object(), &record)?;
         failpoint::hit("create.record_written");
-        let written = if spec.tuning.provisioning == Provisioning::Thick { size } else { 0 };
         draft.commit(Place::Volumes)?;
-        space.settle(id, Promise { size, need: size - written });
+        space.settle(id, Holding { size, claim: blank_claim(kind) });
         failpoint::hit("create.committed");
         Ok(volume_answer(&record))
     }
@@ -102,11 +103,11 @@ impl Core {
             file.sync_all().map_err(|error| fault::io("syncing the copy", error))?;
         }
         failpoint::hit("copy.grown");
-        draft.object().write_record(&record).map_err(fault::sys)?;
+        draft.object().draft_record(&record).map_err(fault::sys)?;
         failpoint::hit("copy.record_written");
         draft.commit(Place::Volumes)?;
         origin.found.pool.mark_shared(&origin.id);
-        space.settle(id, Promise { size, need: size });
+        space.settle(id, Holding { size, claim: pool.copied_claim(record.kind) });
         failpoint::hit("copy.committed");
         Ok(volume_answer(&record))
     }
@@ -220,7 +221,25 @@ pub(crate) fn choose_kind(pool: &Pool, spec: &Spec) -> Result<Kind, Error> {
     }
 }
 
-/// Makes an empty volume's data, on disk when this returns.
+/// What a volume that shares nothing may still have to take from free space.
+pub(crate) fn blank_claim(kind: Kind) -> Claim {
+    match kind {
+        Kind::Image => Claim::Unwritten,
+        Kind::Directory | Kind::Subvolume => Claim::Everything,
+    }
+}
+
+/// Makes sure that a new volume's data is on disk.
+pub(crate) fn sync_data(object: &crate::pool::Object, record: &VolumeRecord) -> Result<(), Error> {
+    let path = match record.kind {
+        Kind::Image => object.image(),
+        Kind::Directory | Kind::Subvolume => object.data(),
+    };
+    let synced = fs::File::open(&path).and_then(|file| file.sync_all());
+    synced.map_err(|error| fault::io("syncing the new volume", error))
+}
+
+/// Makes an empty volume's data.
 pub(crate) fn make_data(object: &crate::pool::Object, record: &VolumeRecord) -> Result<(), Error> {
     match (record.kind, record.tuning.provisioning) {
         (Kind::Image, provisioning) => {
@@ -228,7 +247,7 @@ pub(crate) fn make_data(object: &crate::pool::Object, record: &VolumeRecord) -> 
                 Provisioning::Thin => image::create_sparse(&object.image(), record.size),
                 Provisioning::Thick => image::create_thick(&object.image(), record.size),
             };
-            image.map_err(fault::sys)?.sync_all().map_err(|error| fault::io("syncing the new image", error))
+            image.map(drop).map_err(fault::sys)
         }
         (Kind::Subvolume, _) => {
             tree::subvolume_create(object.dir(), "data".as_ref()).map_err(fault::sys)?;
@@ -237,8 +256,7 @@ pub(crate) fn make_data(object: &crate::pool::Object, record: &VolumeRecord) -> 
         (Kind::Directory, _) => {
             let data = object.data();
             fs::create_dir(&data).map_err(|error| fault::io(format!("making {}", data.display()), error))?;
-            open_to_all(&data)?;
-            durable::fsync_dir(&data).map_err(fault::sys)
+            open_to_all(&data)
         }
     }
 }

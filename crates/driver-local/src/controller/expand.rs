@@ -38,8 +38,7 @@ impl Core {
         record.size = size;
         found.object.write_record(&record).map_err(|error| fault::sys(error).leaving_residue())?;
         failpoint::hit("expand.recorded");
-        let written = image_bytes(&found);
-        space.settle(&record.id, Promise { size, need: size.saturating_sub(written) });
+        space.settle_growth(&record.id, size);
         drop(lock);
         Ok(Expanded { capacity: size, node_must_expand })
     }
@@ -68,9 +67,4 @@ fn grow_image(found: &Found<'_>, record: &VolumeRecord, size: u64) -> Result<(),
         status.device.refresh_capacity().map_err(fault::sys)?;
     }
     Ok(())
-}
-
-fn image_bytes(found: &Found<'_>) -> u64 {
-    use std::os::unix::fs::MetadataExt as _;
-    std::fs::metadata(found.object.image()).map_or(0, |meta| meta.blocks().saturating_mul(512))
 }

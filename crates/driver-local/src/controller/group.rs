@@ -63,7 +63,7 @@ impl Core {
             snapshot.group = Some(id.to_owned());
             member.write_record(&snapshot).map_err(fault::sys)?;
         }
-        draft.object().write_record(&record).map_err(fault::sys)?;
+        draft.object().draft_record(&record).map_err(fault::sys)?;
         failpoint::hit("group.record_written");
         let object = draft.commit(Place::Groups)?;
         origins.iter().for_each(|origin| pool.mark_shared(&origin.id));
@@ -86,6 +86,7 @@ impl Core {
         let trashed = found.pool.discard(Place::Groups, id.as_str())?;
         failpoint::hit("group_delete.discarded");
         trashed.remove();
+        found.pool.forget_shares();
         drop(lock);
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::fault;
 use crate::linux::image;
 use crate::linux::loopdev::{self, BackingFile, LoopDevice};
 use crate::params;
-use crate::pool::{Hold, Promise};
+use crate::pool::Hold;
 use crate::record::{Kind, Provisioning, Tuning, VolumeRecord};
 
 impl Core {
@@ -39,13 +39,10 @@ impl Core {
     }
 }
 
-/// Gives a thin image all its blocks. Its promise does not grow: it had a right to them.
+/// Gives a thin image all its blocks. Nothing is reserved for that: it had a right to them.
 fn allocate(found: &Found<'_>, record: &VolumeRecord) -> Result<(), Error> {
     let image = open_rw(&found.object.image())?;
-    image::grow(&image, record.size, Provisioning::Thick.into()).map_err(|error| fault::sys(error).leaving_residue())?;
-    let space = found.pool.reserve(Promise::default())?;
-    space.settle(&record.id, Promise { size: record.size, need: 0 });
-    Ok(())
+    image::grow(&image, record.size, Provisioning::Thick.into()).map_err(|error| fault::sys(error).leaving_residue())
 }
 
 /// Applies a volume's tuning to its device.

@@ -36,7 +36,7 @@ impl Core {
         let created_ms = self.config.clock.now_ms();
         let draft = self.draft_copy(pool, &id, &origin, Provisioning::Thin)?;
         let record = snapshot_record(&id, &request.name, &origin, created_ms);
-        draft.object().write_record(&record).map_err(fault::sys)?;
+        draft.object().draft_record(&record).map_err(fault::sys)?;
         failpoint::hit("snapshot.record_written");
         draft.commit(Place::Snapshots)?;
         pool.mark_shared(&origin.id);
@@ -58,6 +58,7 @@ impl Core {
         let trashed = found.pool.discard(Place::Snapshots, id.as_str())?;
         failpoint::hit("snapshot_delete.discarded");
         trashed.remove();
+        found.pool.forget_shares();
         drop(lock);
         Ok(())
     }

@@ -63,7 +63,7 @@ pub enum CommandError {
     #[error("{} did not finish within {} s and was killed", .tool.name, .deadline.as_secs())]
     TimedOut { tool: Tool, deadline: Duration },
     /// The tool ran and said no.
-    #[error("{} {}: {text}", .tool.name, exit_phrase(*.status))]
+    #[error("{} {}: {}", .tool.name, exit_phrase(*.status), one_line(text))]
     Failed { tool: Tool, status: ExitStatus, text: String },
 }
 
@@ -83,6 +83,11 @@ impl CommandError {
             CommandError::Missing(_) | CommandError::Spawn { .. } | CommandError::TimedOut { .. } => "",
         }
     }
+}
+
+/// What a tool printed, for a message that is one line.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn exit_phrase(status: ExitStatus) -> String {

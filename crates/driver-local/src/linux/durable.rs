@@ -20,14 +20,30 @@ use super::SysError;
 /// Names of half-written files start with this; whoever owns the directory may delete them at start.
 pub const TEMP_PREFIX: &str = ".tmp-";
 
-/// Writes `bytes` as the file `name` of the directory `dir`, replacing what was there.
+/// What a written file outlives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// A power cut.
+    PowerCut,
+    /// A power cut, once the caller has synced the directory.
+    PowerCutOnceDirectoryIsSynced,
+    /// The end of this process, which is enough for what is only true until the next boot.
+    Process,
+}
+
+/// Writes `bytes` as the file `name` of the directory `dir`, replacing what was there, to outlive a power cut.
 pub fn write_file_atomic(dir: &Path, name: &OsStr, bytes: &[u8], mode: u32) -> Result<(), SysError> {
+    write_file(dir, name, bytes, (mode, Lasting::PowerCut))
+}
+
+/// As [`write_file_atomic`], with less where less is enough. A reader sees the old file or the new one, whole.
+pub fn write_file(dir: &Path, name: &OsStr, bytes: &[u8], (mode, lasting): (u32, Lasting)) -> Result<(), SysError> {
     let target = dir.join(name);
     let dir_fd = open_dir(dir)?;
     let (temp_name, mut temp) = create_temp(&dir_fd, dir, name, mode)?;
     let written = temp
         .write_all(bytes)
-        .and_then(|()| temp.sync_all())
+        .and_then(|()| if lasting == Lasting::Process { Ok(()) } else { temp.sync_all() })
         .map_err(SysError::on("write", &target))
         .and_then(|()| renameat(&dir_fd, &temp_name, &dir_fd, name).map_err(SysError::on("replace", &target)));
     if let Err(error) = written {
@@ -35,7 +51,10 @@ pub fn write_file_atomic(dir: &Path, name: &OsStr, bytes: &[u8], mode: u32) -> R
         let _ = unlinkat(&dir_fd, &temp_name, AtFlags::empty());
         return Err(error);
     }
-    fsync(&dir_fd).map_err(SysError::on("make the name durable in", dir))
+    match lasting {
+        Lasting::PowerCut => fsync(&dir_fd).map_err(SysError::on("make the name durable in", dir)),
+        Lasting::PowerCutOnceDirectoryIsSynced | Lasting::Process => Ok(()),
+    }
 }
 
 fn create_temp(dir_fd: &OwnedFd, dir: &Path, name: &OsStr, mode: u32) -> Result<(PathBuf, File), SysError> {
@@ -73,22 +92,31 @@ pub enum Renamed {
     NameTaken,
 }
 
-/// Renames `from` to `to` unless `to` exists (R1), and makes both directories durable.
-pub fn rename_noreplace(from: &Path, to: &Path) -> Result<Renamed, SysError> {
+/// Renames `from` to `to` unless `to` exists (R1), and makes it durable.
+///
+/// A rename is one change of the filesystem, so syncing either of the two directories makes both sides of it durable; the
+/// caller says which one others look at.
+pub fn rename_noreplace(from: &Path, to: &Path, sync: Side) -> Result<Renamed, SysError> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Ok(Renamed::NameTaken),
         Err(errno) => return Err(SysError::on("rename to", to)(errno)),
     }
-    let parents = (from.parent(), to.parent());
-    if let Some(parent) = parents.1 {
+    let side = match sync {
+        Side::Old => from,
+        Side::New => to,
+    };
+    if let Some(parent) = side.parent() {
         fsync_dir(parent)?;
     }
-    match parents {
-        (Some(old), Some(new)) if old != new => fsync_dir(old)?,
-        (Some(_) | None, _) => {}
-    }
     Ok(Renamed::Done)
+}
+
+/// Which directory of a rename is synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Old,
+    New,
 }
 
 /// Makes a file's content durable, naming it in the error.
@@ -132,10 +160,10 @@ mod tests {
         let (a, b) = (dir.path().join("a"), dir.path().join("b"));
         std::fs::write(&a, "a").unwrap();
         std::fs::write(&b, "b").unwrap();
-        assert_eq!(rename_noreplace(&a, &b).unwrap(), Renamed::NameTaken);
+        assert_eq!(rename_noreplace(&a, &b, Side::New).unwrap(), Renamed::NameTaken);
         assert_eq!(std::fs::read(&b).unwrap(), b"b");
         std::fs::remove_file(&b).unwrap();
-        assert_eq!(rename_noreplace(&a, &b).unwrap(), Renamed::Done);
+        assert_eq!(rename_noreplace(&a, &b, Side::New).unwrap(), Renamed::Done);
         assert_eq!(std::fs::read(&b).unwrap(), b"a");
     }
 }

@@ -223,12 +223,19 @@ fn try_attach(image: &File, how: Attach, index: u32) -> Result<Option<Attached>,
         Err(Errno::BUSY) => return Ok(None),
         Err(errno) => return Err(SysError::on("attach an image to", &path)(errno).into()),
     }
+    lift_protection(&fd, &path)?;
     let status = read_status(&fd, index, &path)?;
     let direct_io = status.is_some_and(|status| status.direct_io);
     if how.direct_io && !direct_io {
         tracing::warn!(device = %path.display(), "direct I/O is not possible here; data will be cached twice");
     }
     Ok(Some(Attached { device: describe(&fd, index, &path)?, fd, direct_io }))
+}
+
+/// Write protection by [`LoopDevice::set_read_only`] outlives the file it was meant for: the next one would inherit it.
+/// A device that was attached read-only stays so.
+fn lift_protection(fd: &OwnedFd, path: &Path) -> Result<(), SysError> {
+    ioctl::block_set_read_only(fd, false).map_err(SysError::on("lift the write protection of", path))
 }
 
 /// Some kernels refuse direct I/O at configuration time instead of leaving it off; then it is left off for them.
@@ -291,6 +298,7 @@ fn clear_once(device: &LoopDevice, backing: BackingFile) -> Result<Detach, LoopE
         if !still_ours(read_status(&fd, device.index, &device.path)?) {
             return Ok(Detach::Detached);
         }
+        lift_protection(&fd, &device.path)?;
         match ioctl::loop_clear(&fd) {
             Ok(()) | Err(Errno::NXIO) => {}
             Err(Errno::BUSY) => return Ok(Detach::StillBusy),

@@ -16,7 +16,7 @@ use crate::controller::tune;
 use crate::core::Core;
 use crate::fault;
 use crate::linux::fs::{self, FsType, GrowError, Grown, Mkfs, Probe, Uuid, UuidChange};
-use crate::linux::loopdev::{self, Attach, Attached};
+use crate::linux::loopdev::{self, Attach, Attached, LoopDevice};
 use crate::linux::mounts::{self, MountFlags};
 use crate::record::{Format, VolumeRecord};
 
@@ -82,16 +82,25 @@ pub(super) fn prepare_and_mount(core: &Core, staging: &Staging<'_>, image: &File
     let must_grow = !staging.read_only && filled < size;
     // ext4 grows best while nobody uses it: mounted, it needs a capability that not every node gives (fact 19).
     if must_grow && fs == FsType::Ext4 {
-        grow(staging, &attached, (fs, size), None)?;
+        grow(staging, &attached.device, (fs, size), None)?;
     }
     tune(&attached.device, &staging.record.tuning)?;
     failpoint::hit("stage.prepared");
     mount(staging, &attached, fs)?;
     failpoint::hit("stage.mounted");
     if must_grow && fs != FsType::Ext4 {
-        grow(staging, &attached, (fs, size), Some(staging.path)).map_err(Error::leaving_residue)?;
+        grow(staging, &attached.device, (fs, size), Some(staging.path)).map_err(Error::leaving_residue)?;
     }
     Ok(())
+}
+
+/// The filesystem is mounted at its staging path already. A crash may have come between mounting and growing it.
+pub(super) fn finish_growing(staging: &Staging<'_>, device: &LoopDevice, (fs, filled): (FsType, u64)) -> Result<(), Error> {
+    let size = device.size().map_err(fault::sys)?;
+    if staging.read_only || fs == FsType::Ext4 || filled >= size {
+        return Ok(());
+    }
+    grow(staging, device, (fs, size), Some(staging.path)).map_err(Error::leaving_residue)
 }
 
 fn attach(record: &VolumeRecord, image: &File, read_only: bool) -> Result<Attached, Error> {
@@ -114,7 +123,7 @@ fn release(attached: Attached, image: &File) -> Result<(), Error> {
 fn make(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<u64, Error> {
     write_format(staging, Format::Making { fs })?;
     failpoint::hit("stage.mkfs_intended");
-    let uuid = filesystem_uuid(&staging.record.id);
+    let uuid = filesystem_uuid(staging);
     let how = Mkfs { uuid, sector_size: staging.record.block_size, lock: Some(staging.lock.as_fd()) };
     let made = fs::mkfs(fs, &device.device.path, &how, TOOL_PATIENCE);
     made.map_err(|error| Error::backend(format!("formatting the volume as {fs}"), error))?;
@@ -132,7 +141,7 @@ fn write_format(staging: &Staging<'_>, format: Format) -> Result<(), Error> {
 
 /// A copy has the identity of its source until now (fact 16).
 fn adopt(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<u64, Error> {
-    let uuid = filesystem_uuid(&staging.record.id);
+    let uuid = filesystem_uuid(staging);
     let change = || {
         let changed = fs::new_uuid(fs, &device.device.path, uuid);
         changed.map_err(|error| Error::backend("giving the copy an identity of its own", error))
@@ -142,6 +151,7 @@ fn adopt(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<u64, Er
         let flags = MountFlags::default().with_fs_option("nouuid");
         let mounted = mounts::mount_fs(&device.device.path, staging.path, fs.name(), &flags);
         mounted.map_err(|error| Error::backend("replaying the journal of the copy", error))?;
+        failpoint::hit("stage.journal_replayed");
         super::stage::unmount(staging.path)?;
         if change()? == UuidChange::LogDirty {
             return Err(Error::precondition("the copy's journal stays dirty even after a mount; check the filesystem by hand"));
@@ -176,8 +186,8 @@ fn mount(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<(), Err
 }
 
 /// Grows the filesystem to its device and notes that it fills it.
-fn grow(staging: &Staging<'_>, device: &Attached, (fs, size): (FsType, u64), mounted: Option<&Path>) -> Result<(), Error> {
-    fs::grow(fs, &device.device.path, mounted).map_err(|error| Error::backend("growing the filesystem", error))?;
+fn grow(staging: &Staging<'_>, device: &LoopDevice, (fs, size): (FsType, u64), mounted: Option<&Path>) -> Result<(), Error> {
+    fs::grow(fs, &device.path, mounted).map_err(|error| Error::backend("growing the filesystem", error))?;
     failpoint::hit("stage.grown");
     write_format(staging, Format::Made { fs, filled: size })
 }
@@ -192,9 +202,14 @@ pub(super) fn grow_online(fs: FsType, device: &Path, mount_point: &Path) -> Resu
     })
 }
 
-/// A filesystem's UUID, derived from the volume's id: unique, and the same if formatting is repeated.
-fn filesystem_uuid(id: &str) -> Uuid {
-    let digest: [u8; 32] = Sha256::digest(format!("filesystem\0{id}")).into();
+fn filesystem_uuid(staging: &Staging<'_>) -> Uuid {
+    derive_uuid(&staging.found.pool.uuid, &staging.record.id)
+}
+
+/// A filesystem's UUID is the same if formatting is repeated. Ids are derived from names, which another pool on this
+/// machine may use as well; a kernel mounts no two XFS of one UUID, so the pool counts too.
+fn derive_uuid(pool: &str, id: &str) -> Uuid {
+    let digest: [u8; 32] = Sha256::digest(format!("filesystem\0{pool}\0{id}")).into();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
     Uuid::from_digest(bytes)
@@ -235,7 +250,8 @@ mod tests {
 
     #[test]
     fn a_filesystems_uuid_is_its_own_and_always_the_same() {
-        assert_eq!(filesystem_uuid("vol-a"), filesystem_uuid("vol-a"));
-        assert_ne!(filesystem_uuid("vol-a"), filesystem_uuid("vol-b"));
+        assert_eq!(derive_uuid("pool", "vol-a"), derive_uuid("pool", "vol-a"));
+        assert_ne!(derive_uuid("pool", "vol-a"), derive_uuid("pool", "vol-b"));
+        assert_ne!(derive_uuid("pool", "vol-a"), derive_uuid("other", "vol-a"));
     }
 }

@@ -12,13 +12,13 @@ use driver_sdk::{
 
 use super::settled;
 use super::stage::unmount;
-use crate::controller::{choose_kind, make_data};
+use crate::controller::{blank_claim, choose_kind, make_data, sync_data};
 use crate::core::Core;
 use crate::fault;
 use crate::keys;
 use crate::linux::{durable, mounts};
 use crate::params::{self, DEFAULT_SIZE};
-use crate::pool::{DOOMED, Draft, Hold, Place, Promise};
+use crate::pool::{DOOMED, Draft, Hold, Holding, Place, Promise};
 use crate::record::{self, Format, VolumeRecord};
 
 impl Core {
@@ -92,9 +92,10 @@ impl Core {
         let draft = Draft::begin(pool, id)?;
         make_data(draft.object(), &record)?;
         fs::create_dir(draft.object().private_staging()).map_err(|error| fault::io("making the staging directory", error))?;
-        draft.object().write_record(&record).map_err(fault::sys)?;
+        draft.object().draft_record(&record).map_err(fault::sys)?;
+        sync_data(draft.object(), &record)?;
         draft.commit(Place::Volumes)?;
-        space.settle(id, Promise { size, need: size });
+        space.settle(id, Holding { size, claim: blank_claim(kind) });
         Ok(())
     }
 

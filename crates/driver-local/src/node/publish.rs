@@ -147,8 +147,11 @@ impl Core {
         remove_target(&target)?;
         failpoint::hit("unpublish.removed");
         let mut notes = found.object.notes(&self.boot_id);
-        if notes.published.remove(&target).is_some() {
-            found.object.write_notes(&notes).map_err(|error| fault::sys(error).leaving_residue())?;
+        // Without its mount a note says nothing, so that one which cannot be rewritten (a full pool) does no harm.
+        if notes.published.remove(&target).is_some()
+            && let Err(error) = found.object.write_notes(&notes)
+        {
+            tracing::warn!(volume = %id, error = %fault::sys(error).chain(), "could not take back the note of a publication");
         }
         failpoint::hit("unpublish.noted");
         drop(lock);

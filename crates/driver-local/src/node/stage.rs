@@ -18,7 +18,7 @@ use crate::linux::loopdev::{self, Attach, Detach, LoopStatus};
 use crate::linux::mountinfo::MountTable;
 use crate::linux::mounts::{self, BindOptions, MountFlags, UnmountError};
 use crate::pool::{Hold, ObjectLock, Place};
-use crate::record::{AccessKind, Kind, Staged, VolumeRecord};
+use crate::record::{AccessKind, Format, Kind, NodeNotes, Staged, VolumeRecord};
 
 /// How long a loop device may take to go after the last unmount.
 const LOOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -127,8 +127,8 @@ impl Core {
             release_device(&found, &record)?;
         }
         failpoint::hit("unstage.released");
-        let mut notes = found.object.notes(&self.boot_id);
-        notes.staged = None;
+        // Nothing shows the volume any more, so nothing is left to be noted.
+        let notes = NodeNotes { boot_id: self.boot_id.clone(), ..Default::default() };
         found.object.write_notes(&notes).map_err(|error| fault::sys(error).leaving_residue())?;
         failpoint::hit("unstage.noted");
         drop(lock);
@@ -140,11 +140,22 @@ impl Core {
         let image = open_image(found, &record.id)?;
         let device = device_of(&image)?;
         let table = MountTable::read().map_err(fault::sys)?;
-        if let Some(status) = device.attached {
-            return adopt_mount(&status, &table, path);
-        }
-        if table.top(path).is_some() {
-            return Err(Error::precondition(format!("something else is mounted at {}", path.display())));
+        match (&device.attached, &record.format) {
+            (Some(status), Format::Made { fs, filled }) => {
+                adopt_mount(status, &table, path)?;
+                return filesystem::finish_growing(staging, &status.device, (*fs, *filled));
+            }
+            // Mounted although the record says that it is not ready to be: a crash while the journal of a copy was
+            // replayed. Nobody was told that it is staged.
+            (Some(status), _) => {
+                adopt_mount(status, &table, path)?;
+                unmount(path)?;
+                release_device(found, record)?;
+            }
+            (None, _) if table.top(path).is_some() => {
+                return Err(Error::precondition(format!("something else is mounted at {}", path.display())));
+            }
+            (None, _) => {}
         }
         filesystem::prepare_and_mount(self, staging, &image)
     }
@@ -195,7 +206,12 @@ fn stage_directory(staging: &Staging<'_>) -> Result<(), Error> {
 
 /// Lets go of the volume's device once nothing shows it.
 fn release_device(found: &Found<'_>, record: &VolumeRecord) -> Result<(), Error> {
-    let image = open_image(found, &record.id)?;
+    let image = match File::open(found.object.image()) {
+        Ok(image) => image,
+        // A volume that lost its image has nothing left to let go of, and must not be stuck on the node for it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(fault::io("opening the volume's image", error)),
+    };
     let device = device_of(&image)?;
     let Some(status) = device.attached else { return Ok(()) };
     let done = match record.access {

@@ -2,15 +2,16 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::Path;
 
 use driver_sdk::{Error, failpoint};
 
 use super::{Object, Place, Pool};
 use crate::fault;
-use crate::linux::durable::{self, Renamed};
-use crate::linux::{SysError, tree};
+use crate::linux::durable::{self, Renamed, Side};
+use crate::linux::tree::{self, TreeError};
+use crate::linux::SysError;
 
 /// An object under construction in `.tmp`. Dropping it removes it, unless it was kept for a later attempt.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl<'a> Draft<'a> {
     /// Starts from nothing: what an earlier attempt left is removed first.
     pub fn begin(pool: &'a Pool, id: &str) -> Result<Self, Error> {
         let dir = pool.tmp().join(id);
-        tree::remove_tree(&dir).map_err(fault::sys)?;
+        remove_object(&Object::at(dir.clone())).map_err(fault::sys)?;
         make_private_dir(&dir).map_err(|error| fault::io(format!("making {}", dir.display()), error))?;
         failpoint::hit("draft.made");
         Ok(Self { pool, id: id.to_owned(), object: Object::at(dir), finished: false })
@@ -48,7 +49,7 @@ impl<'a> Draft<'a> {
         let shown = self.pool.object(place, &self.id);
         // The rename may have happened although syncing it failed: then it is unsure, not undone.
         let unsure = |error| fault::sys(error).leaving_residue();
-        match durable::rename_noreplace(self.object.dir(), shown.dir()).map_err(unsure)? {
+        match durable::rename_noreplace(self.object.dir(), shown.dir(), Side::New).map_err(unsure)? {
             Renamed::Done => {}
             Renamed::NameTaken => return Err(Error::busy(format!("{} appeared meanwhile; repeat the call", self.id))),
         }
@@ -66,7 +67,7 @@ impl<'a> Draft<'a> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if !self.finished
-            && let Err(error) = tree::remove_tree(self.object.dir())
+            && let Err(error) = remove_object(&self.object)
         {
             // Nothing under `.tmp` was ever promised; the next attempt or the next start removes it.
             tracing::warn!(path = %self.object.dir().display(), error = %error, "could not remove a draft");
@@ -86,8 +87,8 @@ impl Pool {
     fn move_to_trash(&self, id: &str, from: &Object) -> Result<Trashed, SysError> {
         for number in 0.. {
             let to = self.trash().join(format!("{id}.{number}"));
-            match durable::rename_noreplace(from.dir(), &to)? {
-                Renamed::Done => return Ok(Trashed { dir: to }),
+            match durable::rename_noreplace(from.dir(), &to, Side::Old)? {
+                Renamed::Done => return Ok(Trashed { object: Object::at(to) }),
                 Renamed::NameTaken => {}
             }
         }
@@ -99,24 +100,44 @@ impl Pool {
 #[derive(Debug)]
 #[must_use = "the object's space is only freed by removing it"]
 pub struct Trashed {
-    dir: PathBuf,
+    object: Object,
 }
 
 impl Trashed {
     pub fn remove(self) {
-        if let Err(error) = tree::remove_tree(&self.dir) {
-            tracing::warn!(path = %self.dir.display(), error = %error, "could not empty the trash; will try at next start");
+        if let Err(error) = remove_object(&self.object) {
+            let path = self.object.dir().display();
+            tracing::warn!(%path, error = %error, "could not empty the trash; will try at next start");
         }
         failpoint::hit("discard.removed");
     }
 }
 
-pub(super) fn make_private_dir(path: &std::path::Path) -> io::Result<()> {
+/// Removes an object's directory. Subvolumes in it, its own or those of its members, cannot be walked into as if they
+/// were part of it (they are filesystems of their own) and go first.
+pub(super) fn remove_object(object: &Object) -> Result<(), TreeError> {
+    let members = (0..).map(|number| object.member(number)).take_while(|member| member.dir().is_dir());
+    for part in members.chain([object.clone()]) {
+        if is_subvolume(&part.data()) {
+            tree::subvolume_delete(part.dir(), "data".as_ref())?;
+        }
+    }
+    tree::remove_tree(object.dir())
+}
+
+/// The root of a subvolume has an inode number that no other directory of btrfs has.
+fn is_subvolume(path: &Path) -> bool {
+    const SUBVOLUME_ROOT: u64 = 256;
+    let is_root = path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.ino() == SUBVOLUME_ROOT);
+    is_root && tree::is_btrfs(path).unwrap_or(false)
+}
+
+pub(super) fn make_private_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
 /// As [`make_private_dir`], where an existing directory is fine.
-pub(super) fn ensure_private_dir(path: &std::path::Path) -> io::Result<()> {
+pub(super) fn ensure_private_dir(path: &Path) -> io::Result<()> {
     match make_private_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && fs::metadata(path)?.is_dir() => Ok(()),
         other => other,

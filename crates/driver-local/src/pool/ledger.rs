@@ -1,11 +1,11 @@
 //! How much of a pool is promised. No byte is promised twice unless the operator allowed overcommitting.
 //!
-//! A thin volume has a right to bytes that it has not written yet. Those are its *need*; what a pool can still promise
-//! is its free space less all needs. A volume that shares extents with a snapshot or clone may have to write them all
-//! again, so its need is its whole size. Needs only shrink between two looks while free space shrinks with them, so a
-//! remembered need is never too small; when it seems too large, the pool is looked through again.
+//! A volume has a right to bytes that it has not written yet. Those are its *need*; what a pool can still promise is its
+//! free space less all needs. Writing turns need into used space and discarding turns it back, behind our back and at
+//! any time, so needs are measured whenever they are asked for and never remembered. A volume that shares extents with
+//! a snapshot or clone may have to write them all again (fact 22), so its need is its whole size, written or not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{MutexGuard, PoisonError};
@@ -48,11 +48,29 @@ pub fn available(space: Space, reserve: u64, overcommit: f64, promises: impl Ite
     }
 }
 
+/// How much of its size a volume may still have to take from free space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// What its image has not got on disk.
+    Unwritten,
+    /// Everything: it shares what is on disk with others, or nobody counts what it has on disk.
+    Everything,
+}
+
+/// A volume as the ledger has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holding {
+    pub size: u64,
+    pub claim: Claim,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    objects: BTreeMap<String, Promise>,
+    objects: BTreeMap<String, Holding>,
     in_flight: BTreeMap<u64, Promise>,
     next: u64,
+    /// Something went with which volumes may have shared extents: look through the pool before the next answer.
+    stale: bool,
 }
 
 /// Space set aside for an operation under way. Dropping it gives the space back.
@@ -63,10 +81,16 @@ pub struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// The operation is done: the object now holds the promise.
-    pub fn settle(self, id: &str, promise: Promise) {
-        let mut ledger = self.pool.ledger();
-        ledger.objects.insert(id.to_owned(), promise);
+    /// The operation is done: the new volume now holds the promise.
+    pub fn settle(self, id: &str, holding: Holding) {
+        self.pool.ledger().objects.insert(id.to_owned(), holding);
+    }
+
+    /// The operation is done: the volume has grown.
+    pub fn settle_growth(self, id: &str, size: u64) {
+        if let Some(holding) = self.pool.ledger().objects.get_mut(id) {
+            holding.size = size;
+        }
     }
 }
 
@@ -89,33 +113,39 @@ impl Pool {
 
     /// Bytes that a new volume could be promised.
     pub fn available(&self) -> Result<u64, Error> {
-        let space = self.space()?;
         let mut ledger = self.ledger();
-        if !self.sole_writer {
+        if !self.sole_writer || ledger.stale {
             self.look_through(&mut ledger)?;
         }
-        Ok(self.left(space, &ledger))
+        self.left(&ledger)
     }
 
-    fn left(&self, space: Space, ledger: &Ledger) -> u64 {
-        let all = ledger.objects.values().chain(ledger.in_flight.values()).copied();
-        available(space, self.reserve, self.overcommit, all)
+    fn left(&self, ledger: &Ledger) -> Result<u64, Error> {
+        // Free space is read after the needs: what is written in between counts twice, never not at all.
+        let held: Vec<Promise> = ledger.objects.iter().map(|(id, holding)| self.promise(id, *holding)).collect();
+        let all = held.into_iter().chain(ledger.in_flight.values().copied());
+        Ok(available(self.space()?, self.reserve, self.overcommit, all))
+    }
+
+    /// What a volume was promised and may still need, as of now.
+    fn promise(&self, id: &str, Holding { size, claim }: Holding) -> Promise {
+        let written = match claim {
+            Claim::Everything => 0,
+            // Without an image there is nothing on disk that it could go on to use.
+            Claim::Unwritten => written(&self.object(Place::Volumes, id)),
+        };
+        Promise { size, need: size.saturating_sub(written) }
     }
 
     /// Sets space aside, or says how much there would be.
     pub fn reserve(&self, wanted: Promise) -> Result<Reservation<'_>, Error> {
-        let space = self.space()?;
         let mut ledger = self.ledger();
-        let fits = |ledger: &Ledger| {
-            let asked = if self.overcommit > 1.0 { wanted.size } else { wanted.need };
-            self.left(space, ledger) >= asked
-        };
-        if !self.sole_writer || !fits(&ledger) {
+        if !self.sole_writer || ledger.stale {
             self.look_through(&mut ledger)?;
         }
-        if !fits(&ledger) {
-            let left = self.left(space, &ledger);
-            let asked = wanted.need.max(wanted.size);
+        let asked = if self.overcommit > 1.0 { wanted.size } else { wanted.need };
+        let left = self.left(&ledger)?;
+        if left < asked {
             return Err(Error::no_space(format!("pool {:?} can promise {left} more bytes, {asked} are needed", self.name)));
         }
         let number = ledger.next;
@@ -124,17 +154,32 @@ impl Pool {
         Ok(Reservation { pool: self, number })
     }
 
-    /// The object is gone, and with it its promise.
+    /// A volume is gone, and with it its promise.
     pub fn forget(&self, id: &str) {
-        self.ledger().objects.remove(id);
+        let mut ledger = self.ledger();
+        let gone = ledger.objects.remove(id);
+        ledger.stale |= gone.is_some_and(|holding| holding.claim == Claim::Everything);
+    }
+
+    /// A snapshot or group is gone: volumes may have their extents to themselves again.
+    pub fn forget_shares(&self) {
+        self.ledger().stale = true;
+    }
+
+    /// What a volume that was just copied, or is a copy, may have to write again.
+    pub fn copied_claim(&self, kind: Kind) -> Claim {
+        match (self.features.copying, kind) {
+            (Copying::Full, Kind::Image) => Claim::Unwritten,
+            (Copying::Reflink, _) | (Copying::Full, Kind::Directory | Kind::Subvolume) => Claim::Everything,
+        }
     }
 
     /// Its extents are shared from now on.
     pub fn mark_shared(&self, id: &str) {
         if self.features.copying == Copying::Reflink
-            && let Some(promise) = self.ledger().objects.get_mut(id)
+            && let Some(holding) = self.ledger().objects.get_mut(id)
         {
-            promise.need = promise.size;
+            holding.claim = Claim::Everything;
         }
     }
 
@@ -146,7 +191,7 @@ impl Pool {
     fn look_through(&self, ledger: &mut Ledger) -> Result<(), Error> {
         let listing = |place| self.ids(place).map_err(|error| fault::io("listing the pool", error));
         let mut volumes = Vec::new();
-        let mut shared = std::collections::BTreeSet::new();
+        let mut shared = BTreeSet::new();
         for id in listing(Place::Volumes)? {
             let object = self.object(Place::Volumes, &id);
             // A damaged record promises what its image says.
@@ -172,23 +217,28 @@ impl Pool {
         ledger.objects.clear();
         for (id, object, record) in volumes {
             let sharing = self.features.copying == Copying::Reflink && shared.contains(&id);
-            ledger.objects.insert(id, promise_of(&object, record.as_ref(), sharing));
+            ledger.objects.insert(id, holding_of(&object, record.as_ref(), sharing));
         }
+        ledger.stale = false;
         Ok(())
     }
 }
 
-/// What a volume on disk holds and may still need.
-fn promise_of(object: &Object, record: Option<&VolumeRecord>, sharing: bool) -> Promise {
-    let image = fs::metadata(object.image());
-    let on_disk = image.as_ref().map_or(0, |meta| meta.len());
-    let size = record.map_or(on_disk, |record| record.size.max(on_disk));
-    let written = match record.map(|record| record.kind) {
-        Some(Kind::Image) | None => image.map_or(0, |meta| meta.blocks().saturating_mul(512)),
+/// What a volume on disk holds.
+fn holding_of(object: &Object, record: Option<&VolumeRecord>, sharing: bool) -> Holding {
+    let on_disk = fs::metadata(object.image()).map_or(0, |meta| meta.len());
+    let claim = match record.map(|record| record.kind) {
+        Some(Kind::Image) | None if !sharing => Claim::Unwritten,
+        Some(Kind::Image) | None => Claim::Everything,
         // Without quotas nobody counts what a directory holds; its whole size stays promised.
-        Some(Kind::Directory | Kind::Subvolume) => 0,
+        Some(Kind::Directory | Kind::Subvolume) => Claim::Everything,
     };
-    Promise { size, need: if sharing { size } else { size.saturating_sub(written) } }
+    Holding { size: record.map_or(on_disk, |record| record.size.max(on_disk)), claim }
+}
+
+/// Bytes of a volume's image that are on disk.
+fn written(object: &Object) -> u64 {
+    fs::metadata(object.image()).map_or(0, |meta| meta.blocks().saturating_mul(512))
 }
 
 #[cfg(test)]

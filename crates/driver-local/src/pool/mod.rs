@@ -23,7 +23,7 @@ mod open;
 mod recover;
 
 pub use draft::Draft;
-pub use ledger::{Promise, Reservation, Space, available};
+pub use ledger::{Claim, Holding, Promise, Reservation, Space, available};
 pub use object::{Hold, HoldError, Object, ObjectLock};
 pub use open::OpenError;
 pub use recover::{Orphan, Recovered};

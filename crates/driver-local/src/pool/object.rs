@@ -5,12 +5,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::linux::{SysError, durable};
+use crate::linux::SysError;
+use crate::linux::durable::{self, Lasting};
 use crate::record::{self, ReadError};
 
 const RECORD: &str = "record.json";
@@ -49,6 +51,21 @@ impl AsFd for ObjectLock {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Takes a lock that may look taken for a moment: between fork and exec, a child of ours has copies of all our
+/// descriptors, and with them a lock that we have just given back.
+fn lock_soon(fd: &OwnedFd, operation: FlockOperation) -> Result<(), HoldError> {
+    const ATTEMPTS: u32 = 20;
+    for attempt in 0.. {
+        match rustix::fs::flock(fd, operation) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) if attempt < ATTEMPTS => std::thread::park_timeout(Duration::from_millis(2)),
+            Err(rustix::io::Errno::WOULDBLOCK) => break,
+            Err(error) => return Err(HoldError::Io(error.into())),
+        }
+    }
+    Err(HoldError::Busy)
 }
 
 impl Object {
@@ -92,11 +109,7 @@ impl Object {
             Hold::Shared => FlockOperation::NonBlockingLockShared,
             Hold::Exclusive => FlockOperation::NonBlockingLockExclusive,
         };
-        match rustix::fs::flock(&fd, operation) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(HoldError::Busy),
-            Err(error) => return Err(HoldError::Io(error.into())),
-        }
+        lock_soon(&fd, operation)?;
         let held = File::from(fd);
         let mine = held.metadata().map_err(HoldError::Io)?;
         match fs::symlink_metadata(&self.dir) {
@@ -116,7 +129,12 @@ impl Object {
     }
 
     pub fn write_record<T: Serialize>(&self, value: &T) -> Result<(), SysError> {
-        self.write(RECORD, value)
+        self.write(RECORD, value, Lasting::PowerCut)
+    }
+
+    /// As [`Self::write_record`], for an object that is synced as a whole when it is shown.
+    pub fn draft_record<T: Serialize>(&self, value: &T) -> Result<(), SysError> {
+        self.write(RECORD, value, Lasting::PowerCutOnceDirectoryIsSynced)
     }
 
     pub fn attachments(&self) -> Result<record::Attachments, ReadError> {
@@ -126,8 +144,9 @@ impl Object {
         }
     }
 
+    /// Writes the attachments; none are no file, so that the last detach needs no space in a full pool.
     pub fn write_attachments(&self, value: &record::Attachments) -> Result<(), SysError> {
-        self.write(ATTACH, value)
+        if value.nodes.is_empty() { self.remove(ATTACH) } else { self.write(ATTACH, value, Lasting::PowerCut) }
     }
 
     /// Notes of this boot; those of an earlier one, or unreadable ones, say nothing any more.
@@ -139,12 +158,22 @@ impl Object {
         }
     }
 
+    /// Writes the notes; empty ones are no file, so that unstaging needs no space in a full pool.
     pub fn write_notes(&self, value: &record::NodeNotes) -> Result<(), SysError> {
-        self.write(NOTES, value)
+        if value.staged.is_none() && value.published.is_empty() { self.remove(NOTES) } else { self.write(NOTES, value, Lasting::Process) }
     }
 
-    fn write<T: Serialize>(&self, name: &'static str, value: &T) -> Result<(), SysError> {
+    fn remove(&self, name: &'static str) -> Result<(), SysError> {
+        let path = self.dir.join(name);
+        match fs::remove_file(&path) {
+            Ok(()) => durable::fsync_dir(&self.dir),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(SysError::on("remove", &path)(error)),
+        }
+    }
+
+    fn write<T: Serialize>(&self, name: &'static str, value: &T, lasting: Lasting) -> Result<(), SysError> {
         let bytes = record::seal(value).map_err(SysError::on("encode", &self.dir.join(name)))?;
-        durable::write_file_atomic(&self.dir, name.as_ref(), &bytes, 0o600)
+        durable::write_file(&self.dir, name.as_ref(), &bytes, (0o600, lasting))
     }
 }

@@ -10,11 +10,14 @@ use std::time::Duration;
 
 use driver_sdk::Error;
 
+use super::draft::remove_object;
 use super::{Object, Place, Pool, names};
 use crate::config::Role;
 use crate::fault;
+use crate::linux::durable::TEMP_PREFIX;
 use crate::linux::mountinfo::MountTable;
-use crate::linux::{freeze, loopdev, mounts, tree};
+use crate::linux::{freeze, loopdev, mounts};
+use crate::node::mounts_of_loop;
 use crate::record::{AccessKind, CopyIntent, ReadError, VolumeRecord};
 
 /// Ids of inline volumes begin so; they are made by the node's process.
@@ -57,6 +60,9 @@ impl Pool {
             self.release_idle_loops(boot_id, &mut done)?;
         }
         self.empty_trash(role, &mut done)?;
+        if role != Role::Node {
+            self.remove_half_written_files()?;
+        }
         self.build_ledger()?;
         self.find_orphans(&mut done)?;
         Ok(done)
@@ -69,8 +75,7 @@ impl Pool {
         for id in self.list(Place::Volumes)? {
             let object = self.object(Place::Volumes, &id);
             for status in loops_of(&object)? {
-                let device = (status.device.major, status.device.minor);
-                frozen.extend(table.of_device(device.0, device.1).map(|mount| mount.mount_point.clone()).take(1));
+                frozen.extend(mounts_of_loop(&table, &status.device).map(|mount| mount.mount_point.clone()).take(1));
             }
         }
         freeze::thaw_sweep(&frozen).map(|thawed| thawed.len()).map_err(fault::sys)
@@ -87,7 +92,7 @@ impl Pool {
                 done.copies_to_resume += 1;
                 continue;
             }
-            tree::remove_tree(&dir).map_err(fault::sys)?;
+            remove_object(&Object::at(dir)).map_err(fault::sys)?;
             done.drafts_removed += 1;
         }
         Ok(())
@@ -114,13 +119,14 @@ impl Pool {
                 continue;
             }
             let target = object.record::<VolumeRecord>().ok().and_then(|record| record.inline).map(|inline| inline.target);
-            for path in target.into_iter().chain([object.private_staging()]) {
-                if let Err(error) = mounts::unmount_all(&path) {
-                    tracing::warn!(volume = %id, error = %error, "an inline volume cannot be unmounted yet");
+            let places = target.into_iter().chain([object.private_staging()]);
+            match places.map(|path| mounts::unmount_all(&path)).collect::<Result<Vec<_>, _>>() {
+                Ok(_) => {
+                    release_loops(&object, &MountTable::read().map_err(fault::sys)?)?;
+                    self.discard(Place::Volumes, &id)?.remove();
                 }
-            }
-            if MountTable::read().map_err(fault::sys)?.below(object.dir()).next().is_none() {
-                self.discard(Place::Volumes, &id)?.remove();
+                // Still in use somewhere: the caller repeats its call, or the next start does this again.
+                Err(error) => tracing::warn!(volume = %id, error = %error, "an inline volume cannot be unmounted yet"),
             }
         }
         Ok(())
@@ -145,9 +151,24 @@ impl Pool {
         for name in self.hidden(self.trash(), role)? {
             let object = Object::at(self.trash().join(&name));
             done.loops_released += release_loops(&object, &table)?;
-            match tree::remove_tree(object.dir()) {
+            match remove_object(&object) {
                 Ok(()) => done.trash_removed += 1,
                 Err(error) => done.orphans.push(Orphan { path: object.dir().to_owned(), why: error.to_string() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Files that were being written when a driver died. They were never seen under their own name.
+    fn remove_half_written_files(&self) -> Result<(), Error> {
+        let mut folders = vec![self.root.clone()];
+        for place in Place::ALL {
+            folders.extend(self.list(place)?.into_iter().map(|id| self.object(place, &id).dir().to_owned()));
+        }
+        for folder in folders {
+            for name in names(&folder).unwrap_or_default().into_iter().filter(|name| name.starts_with(TEMP_PREFIX)) {
+                let path = folder.join(name);
+                fs::remove_file(&path).map_err(|error| fault::io(format!("removing {}", path.display()), error))?;
             }
         }
         Ok(())

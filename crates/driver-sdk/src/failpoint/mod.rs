@@ -6,7 +6,7 @@
 //!
 //! - `ORLOP_FAILPOINT=name` or `name:3` kills the process with SIGKILL at the first or third hit of that name. Nothing
 //!   runs after it, no destructor and no flush, so what is on disk then is what a power cut of the process leaves.
-//! - `ORLOP_FAILPOINT_LOG=FILE` appends each name to the file the first time it is hit, one per line: this is how a test
+//! - `ORLOP_FAILPOINT_LOG=FILE` appends each name to the file the first time it is hit, one per line: so a test
 //!   learns which names a call passes.
 //!
 //! # Invariants
@@ -93,7 +93,7 @@ impl Drop for Armed {
     }
 }
 
-/// Marks a place for tests to stop at: see [`failpoint`](crate::failpoint).
+/// Marks a place for tests to stop at: see [`failpoint`](mod@crate::failpoint).
 #[macro_export]
 macro_rules! failpoint {
     ($name:literal) => {

@@ -77,12 +77,7 @@ impl Operations {
     }
 
     /// Joins an equal call that runs, or takes the locks and starts. `key` is absent for calls that never join.
-    pub(crate) fn begin<T>(
-        &self,
-        running: Running,
-        key: Option<CallKey>,
-        wanted: Wanted,
-    ) -> Result<Begun<T>, Conflict>
+    pub(crate) fn begin<T>(&self, running: Running, key: Option<CallKey>, wanted: Wanted) -> Result<Begun<T>, Conflict>
     where
         T: Clone + Send + Sync + 'static,
     {

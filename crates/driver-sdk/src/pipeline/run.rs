@@ -33,10 +33,18 @@ enum Repeat {
     RunAgain,
 }
 
+/// Does a call change something? Changes are worth a line in the log, looks are polled and are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Change,
+    Look,
+}
+
 /// A validated call: what it locks and what it does.
 pub(crate) struct Plan<T> {
     object: String,
     locks: Wanted,
+    effect: Effect,
     repeat: Repeat,
     work: BoxFuture<'static, Result<T, Error>>,
 }
@@ -47,7 +55,7 @@ impl<T> Plan<T> {
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        Self { object: object.into(), locks, repeat: Repeat::Join, work: work.boxed() }
+        Self { object: object.into(), locks, effect: Effect::Change, repeat: Repeat::Join, work: work.boxed() }
     }
 
     /// Only looks, without locks.
@@ -55,7 +63,8 @@ impl<T> Plan<T> {
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        Self { object: object.into(), locks: Wanted::none(), repeat: Repeat::RunAgain, work: work.boxed() }
+        let (locks, effect, repeat) = (Wanted::none(), Effect::Look, Repeat::RunAgain);
+        Self { object: object.into(), locks, effect, repeat, work: work.boxed() }
     }
 
     /// Lets equal reads share one run: for calls that are polled and may hang below, so that they do not pile up.
@@ -165,7 +174,7 @@ impl Pipeline {
         T: Clone + Send + Sync + 'static,
     {
         let Call { op, method, deadline, digest, redactor, span } = call;
-        let Plan { object, locks, repeat, work } = plan;
+        let Plan { object, locks, effect, repeat, work } = plan;
         let key = match repeat {
             Repeat::Join => Some(CallKey { method: method.name, digest }),
             Repeat::RunAgain => None,
@@ -183,32 +192,11 @@ impl Pipeline {
             }
             Ok(Begun::First(ticket, receiver)) => {
                 let current = Current { holder: Holder { op, method: method.name }, deadline };
-                let task = self.clone().work(method, work, redactor, ticket);
+                let task = Job { method, effect, work, redactor, ticket }.run(self.clone());
                 tokio::spawn(CURRENT.scope(current, task).instrument(span));
                 Ok(receiver)
             }
         }
-    }
-
-    async fn work<T>(
-        self,
-        method: Method,
-        work: BoxFuture<'static, Result<T, Error>>,
-        redactor: Redactor,
-        ticket: Ticket<T>,
-    ) {
-        let in_flight = self.metrics.running(method.path);
-        let started = Instant::now();
-        let outcome = match AssertUnwindSafe(work).catch_unwind().await {
-            Ok(Ok(answer)) => {
-                tracing::info!(took = ?started.elapsed(), "done");
-                Ok(answer)
-            }
-            Ok(Err(error)) => Err(self.refuse(&error, &redactor)),
-            Err(panic) => Err(self.panicked(&*panic, &redactor)),
-        };
-        drop(in_flight);
-        ticket.finish(outcome);
     }
 
     /// Logs why a call fails and makes its status.
@@ -232,6 +220,37 @@ impl Pipeline {
     }
 }
 
+/// The work of one call, in the task that does it.
+struct Job<T> {
+    method: Method,
+    effect: Effect,
+    work: BoxFuture<'static, Result<T, Error>>,
+    redactor: Redactor,
+    ticket: Ticket<T>,
+}
+
+impl<T> Job<T> {
+    async fn run(self, pipeline: Pipeline) {
+        let Self { method, effect, work, redactor, ticket } = self;
+        let in_flight = pipeline.metrics.running(method.path);
+        let started = Instant::now();
+        let outcome = match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(Ok(answer)) => {
+                let took = started.elapsed();
+                match effect {
+                    Effect::Change => tracing::info!(?took, "done"),
+                    Effect::Look => tracing::debug!(?took, "done"),
+                }
+                Ok(answer)
+            }
+            Ok(Err(error)) => Err(pipeline.refuse(&error, &redactor)),
+            Err(panic) => Err(pipeline.panicked(&*panic, &redactor)),
+        };
+        drop(in_flight);
+        ticket.finish(outcome);
+    }
+}
+
 fn thrown_away() -> Status {
     Status::unavailable("the driver is shutting down; what the operation did is unknown")
 }
@@ -240,7 +259,8 @@ fn thrown_away() -> Status {
 pub(crate) fn status_of(error: &Error, redactor: &Redactor) -> Status {
     let mut message = redactor.clean(error.chain());
     if message.len() > LONGEST_MESSAGE {
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        let end = (0..=LONGEST_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
         message.push_str(" ...");
     }
     Status::new(error.code(), message)

@@ -69,9 +69,8 @@ impl ControllerService {
             Some(id) => Key::Group(id.into_string()),
             None => Key::GroupName(name.clone()),
         };
-        let locks = sources
-            .iter()
-            .fold(Wanted::exclusive(key), |locks, id| locks.and(Key::Volume(id.clone()), Hold::Shared));
+        let locks =
+            sources.iter().fold(Wanted::exclusive(key), |locks, id| locks.and(Key::Volume(id.clone()), Hold::Shared));
         let sources = sources.into_iter().map(VolumeId::new).collect();
         let request = CreateGroupSnapshot { name, sources, parameters, secrets };
         Ok(Plan::change(request.name.clone(), locks, async move {

@@ -54,10 +54,7 @@ impl Node for NodeService {
         self.shared.pipeline.handle(method::NODE_GET_VOLUME_STATS, request, |wire| self.plan_stats(wire)).await
     }
 
-    async fn node_expand_volume(
-        &self,
-        request: Request<NodeExpandVolumeRequest>,
-    ) -> Answer<NodeExpandVolumeResponse> {
+    async fn node_expand_volume(&self, request: Request<NodeExpandVolumeRequest>) -> Answer<NodeExpandVolumeResponse> {
         self.shared.pipeline.handle(method::NODE_EXPAND_VOLUME, request, |wire| self.plan_expand(wire)).await
     }
 

@@ -9,7 +9,7 @@ use csi::v1::*;
 use super::page::{cut, fit, page_size, parse_token};
 use super::{ControllerService, Result, filled};
 use crate::error::{Error, Reason};
-use crate::pipeline::{Hold, Key, Plan, Wanted};
+use crate::pipeline::{Hold, Key, Plan, Redactor, Wanted};
 use crate::slots::{self, CloneSource, ControllerHealth, Provisioner, SnapshotSource};
 use crate::types::{
     CapacityQuery, CapacityRange, Condition, CreateVolume, ExpandVolume, ModifyVolume, Page, Parameters, SnapshotId,
@@ -126,6 +126,7 @@ impl ControllerService {
         &self,
         wire: ValidateVolumeCapabilitiesRequest,
     ) -> Result<Plan<ValidateVolumeCapabilitiesResponse>> {
+        let redactor = Redactor::of(&wire);
         let volume = VolumeId::new(validate::required("volume_id", wire.volume_id)?);
         let capabilities = self.shared.rules.at_least_one(wire.volume_capabilities)?;
         let context = validate::map("volume_context", wire.volume_context)?;
@@ -140,12 +141,12 @@ impl ControllerService {
             };
             let ValidateVolume { context, capabilities, parameters, .. } = request.clone();
             if let Support::No(why) = provisioner.validate(request).await? {
-                return Ok(unconfirmed(why));
+                return Ok(unconfirmed(redactor.clean(why)));
             }
             if let Some(modifier) = modifier.filter(|_| !parameters.mutable.is_empty())
                 && let Err(error) = modifier.check(&parameters.mutable)
             {
-                return Ok(unconfirmed(error.to_string()));
+                return Ok(unconfirmed(redactor.clean(error.chain())));
             }
             let confirmed = Confirmed {
                 volume_context: context,
@@ -239,7 +240,10 @@ impl ControllerService {
         }))
     }
 
-    pub(super) fn plan_get_volume(&self, wire: ControllerGetVolumeRequest) -> Result<Plan<ControllerGetVolumeResponse>> {
+    pub(super) fn plan_get_volume(
+        &self,
+        wire: ControllerGetVolumeRequest,
+    ) -> Result<Plan<ControllerGetVolumeResponse>> {
         let getter = filled(&self.table.get_volume, "ControllerGetVolume")?;
         let id = validate::required("volume_id", wire.volume_id)?;
         let details = Details::of(self);

@@ -152,7 +152,12 @@ impl Shared {
     }
 
     /// Passes one call on and tells when it is on its way. One message is a stream of one message, both ways.
-    async fn pass(&self, request: Request<Bytes>, path: PathAndQuery, sent: Sent) -> Result<Response<Messages>, Status> {
+    async fn pass(
+        &self,
+        request: Request<Bytes>,
+        path: PathAndQuery,
+        sent: Sent,
+    ) -> Result<Response<Messages>, Status> {
         let mut client = tonic::client::Grpc::new(self.upstream.clone());
         client.ready().await.map_err(|error| Status::unavailable(format!("the proxied driver: {error}")))?;
         // HTTP/2 asks for what comes after the message when it has taken the message.

@@ -2,7 +2,7 @@
 //!
 //! - [`Clients`]: all five CSI clients over an in-memory connection, no socket and no sleeping.
 //! - [`chaos`]: a proxy that delays, cuts, repeats and fails calls, in front of any driver on a socket.
-//! - [`crate::failpoint`]: places in a driver where a test may kill it.
+//! - [`failpoint`](mod@crate::failpoint): places in a driver where a test may kill it.
 
 pub mod chaos;
 

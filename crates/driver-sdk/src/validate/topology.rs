@@ -17,8 +17,7 @@ pub(crate) fn requirement(
 ) -> Result<Option<TopologyRequirement>> {
     let Some(wire) = wire else { return Ok(None) };
     let places = |list: Vec<v1::Topology>| list.into_iter().map(|t| segments(field, t.segments)).collect::<Result<_>>();
-    let requirement =
-        TopologyRequirement { requisite: places(wire.requisite)?, preferred: places(wire.preferred)? };
+    let requirement = TopologyRequirement { requisite: places(wire.requisite)?, preferred: places(wire.preferred)? };
     Ok((!requirement.requisite.is_empty() || !requirement.preferred.is_empty()).then_some(requirement))
 }
 

@@ -59,7 +59,10 @@ async fn missing_fields_are_invalid_before_any_lookup_on_the_controller() {
             capacity_range: range(),
             ..Default::default()
         });
-        58: controller.controller_expand_volume(ControllerExpandVolumeRequest { volume_id: id(), ..Default::default() });
+        58: controller.controller_expand_volume(ControllerExpandVolumeRequest {
+            volume_id: id(),
+            ..Default::default()
+        });
         60: controller.controller_modify_volume(ControllerModifyVolumeRequest {
             mutable_parameters: [("speed".to_owned(), "1".to_owned())].into(),
             ..Default::default()
@@ -165,14 +168,8 @@ async fn what_needs_an_empty_slot_is_refused() {
             volume_content_source: Some(source(volume_content_source::Type::Volume(volume))),
             ..model::create("b")
         },
-        CreateVolumeRequest {
-            volume_content_source: Some(VolumeContentSource { r#type: None }),
-            ..model::create("c")
-        },
-        CreateVolumeRequest {
-            mutable_parameters: [("speed".to_owned(), "1".to_owned())].into(),
-            ..model::create("d")
-        },
+        CreateVolumeRequest { volume_content_source: Some(VolumeContentSource { r#type: None }), ..model::create("c") },
+        CreateVolumeRequest { mutable_parameters: [("speed".to_owned(), "1".to_owned())].into(), ..model::create("d") },
     ];
     for request in requests {
         assert_eq!(code(clients.controller.create_volume(request).await), Code::InvalidArgument);

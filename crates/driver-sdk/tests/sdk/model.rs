@@ -14,12 +14,12 @@ use tokio::sync::{Semaphore, watch};
 
 type Result<T> = std::result::Result<T, Error>;
 
-pub const GIB: u64 = 1 << 30;
-pub const NODE: &str = "node-1";
+pub(crate) const GIB: u64 = 1 << 30;
+pub(crate) const NODE: &str = "node-1";
 
 /// What a driver method does instead of only working.
 #[derive(Clone)]
-pub enum Behaviour {
+pub(crate) enum Behaviour {
     /// Waits until the semaphore gives a permit.
     Wait(Arc<Semaphore>),
     Panic(String),
@@ -27,33 +27,33 @@ pub enum Behaviour {
 }
 
 #[derive(Default)]
-pub struct State {
-    pub volumes: BTreeMap<String, Vol>,
-    pub snapshots: BTreeMap<String, Snapshot>,
-    pub groups: BTreeMap<String, GroupSnapshot>,
-    pub ranges: Vec<std::result::Result<BlockRange, &'static str>>,
+pub(crate) struct State {
+    pub(crate) volumes: BTreeMap<String, Vol>,
+    pub(crate) snapshots: BTreeMap<String, Snapshot>,
+    pub(crate) groups: BTreeMap<String, GroupSnapshot>,
+    pub(crate) ranges: Vec<std::result::Result<BlockRange, &'static str>>,
     behaviours: BTreeMap<&'static str, Behaviour>,
-    pub calls: Vec<&'static str>,
-    pub deadlines: Vec<Option<tokio::time::Instant>>,
-    pub readiness: Option<Readiness>,
+    pub(crate) calls: Vec<&'static str>,
+    pub(crate) deadlines: Vec<Option<tokio::time::Instant>>,
+    pub(crate) readiness: Option<Readiness>,
 }
 
 #[derive(Clone, Default)]
-pub struct Vol {
-    pub capacity: u64,
-    pub source: Option<Source>,
-    pub parameters: Parameters,
-    pub attached: BTreeMap<String, bool>,
-    pub staged: Option<PathBuf>,
-    pub published: Vec<Publication>,
-    pub inline: bool,
+pub(crate) struct Vol {
+    pub(crate) capacity: u64,
+    pub(crate) source: Option<Source>,
+    pub(crate) parameters: Parameters,
+    pub(crate) attached: BTreeMap<String, bool>,
+    pub(crate) staged: Option<PathBuf>,
+    pub(crate) published: Vec<Publication>,
+    pub(crate) inline: bool,
 }
 
-pub struct Model {
-    state: Mutex<State>,
-    pub started: watch::Sender<usize>,
-    pub node_id: String,
-    pub block_map: BlockMapKind,
+pub(crate) struct Model {
+    pub(crate) state: Mutex<State>,
+    pub(crate) started: watch::Sender<usize>,
+    pub(crate) node_id: String,
+    pub(crate) block_map: BlockMapKind,
 }
 
 impl Default for Model {
@@ -68,31 +68,31 @@ impl Default for Model {
 }
 
 impl Model {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self::default())
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub fn on(&self, method: &'static str, behaviour: Behaviour) {
+    pub(crate) fn on(&self, method: &'static str, behaviour: Behaviour) {
         self.state().behaviours.insert(method, behaviour);
     }
 
     /// Makes `method` wait until the returned semaphore gets a permit.
-    pub fn hold(&self, method: &'static str) -> Arc<Semaphore> {
+    pub(crate) fn hold(&self, method: &'static str) -> Arc<Semaphore> {
         let gate = Arc::new(Semaphore::new(0));
         self.on(method, Behaviour::Wait(gate.clone()));
         gate
     }
 
-    pub fn count(&self, method: &str) -> usize {
+    pub(crate) fn count(&self, method: &str) -> usize {
         self.state().calls.iter().filter(|call| **call == method).count()
     }
 
     /// Ends when `count` methods have been entered since the start.
-    pub async fn entered(&self, count: usize) {
+    pub(crate) async fn entered(&self, count: usize) {
         self.started.subscribe().wait_for(|started| *started >= count).await.unwrap();
     }
 
@@ -527,12 +527,12 @@ impl EphemeralInline for Model {
     }
 }
 
-pub fn identity() -> Identity {
+pub(crate) fn identity() -> Identity {
     Identity::new("model.csi.example", "1.0").unwrap().manifest("built", "by a test")
 }
 
 /// A driver with every slot filled.
-pub fn full(model: &Arc<Model>) -> Driver {
+pub(crate) fn full(model: &Arc<Model>) -> Driver {
     let controller = ControllerSlots::new(model.clone())
         .clones()
         .get_volume()
@@ -546,43 +546,38 @@ pub fn full(model: &Arc<Model>) -> Driver {
         .modification()
         .group_snapshots()
         .snapshot_metadata();
-    let node = NodeSlots::new(model.clone())
-        .staging()
-        .health()
-        .expansion()
-        .mount_group()
-        .writer_tracking()
-        .ephemeral_inline();
+    let node =
+        NodeSlots::new(model.clone()).staging().health().expansion().mount_group().writer_tracking().ephemeral_inline();
     let builder = Driver::builder(identity()).health(model.clone()).controller(controller).node(node);
     builder.topology(model.clone()).build().unwrap()
 }
 
 /// A driver that only makes and publishes volumes.
-pub fn small(model: &Arc<Model>) -> Driver {
+pub(crate) fn small(model: &Arc<Model>) -> Driver {
     let controller = ControllerSlots::new(model.clone()).provisioner();
     Driver::builder(identity()).controller(controller).node(NodeSlots::new(model.clone())).build().unwrap()
 }
 
 /// The model behind a full driver, and clients for it.
-pub fn served() -> (Arc<Model>, Driver, Clients) {
+pub(crate) fn served() -> (Arc<Model>, Driver, Clients) {
     let model = Model::new();
     let driver = full(&model);
     let clients = Clients::in_memory(&driver, Mode::All);
     (model, driver, clients)
 }
 
-pub fn capability(mode: v1::volume_capability::access_mode::Mode) -> v1::VolumeCapability {
+pub(crate) fn capability(mode: v1::volume_capability::access_mode::Mode) -> v1::VolumeCapability {
     v1::VolumeCapability {
         access_mode: Some(v1::volume_capability::AccessMode { mode: mode.into() }),
         access_type: Some(v1::volume_capability::AccessType::Mount(Default::default())),
     }
 }
 
-pub fn writer() -> v1::VolumeCapability {
+pub(crate) fn writer() -> v1::VolumeCapability {
     capability(v1::volume_capability::access_mode::Mode::SingleNodeWriter)
 }
 
-pub fn create(name: &str) -> v1::CreateVolumeRequest {
+pub(crate) fn create(name: &str) -> v1::CreateVolumeRequest {
     v1::CreateVolumeRequest {
         name: name.into(),
         volume_capabilities: vec![writer()],
@@ -591,7 +586,7 @@ pub fn create(name: &str) -> v1::CreateVolumeRequest {
     }
 }
 
-pub fn publish(volume: &str, target: &str) -> v1::NodePublishVolumeRequest {
+pub(crate) fn publish(volume: &str, target: &str) -> v1::NodePublishVolumeRequest {
     v1::NodePublishVolumeRequest {
         volume_id: volume.into(),
         target_path: target.into(),
@@ -601,11 +596,11 @@ pub fn publish(volume: &str, target: &str) -> v1::NodePublishVolumeRequest {
     }
 }
 
-pub fn delete(volume: &str) -> v1::DeleteVolumeRequest {
+pub(crate) fn delete(volume: &str) -> v1::DeleteVolumeRequest {
     v1::DeleteVolumeRequest { volume_id: volume.into(), ..Default::default() }
 }
 
 /// The code a call ended with.
-pub fn code<T>(result: std::result::Result<tonic::Response<T>, tonic::Status>) -> tonic::Code {
+pub(crate) fn code<T>(result: std::result::Result<tonic::Response<T>, tonic::Status>) -> tonic::Code {
     result.map_or_else(|status| status.code(), |_| tonic::Code::Ok)
 }

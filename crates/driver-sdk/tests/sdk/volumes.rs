@@ -205,10 +205,8 @@ async fn volumes_grow_and_change_and_never_half() {
     assert_eq!(code(controller.controller_modify_volume(modify("none", "speed")).await), Code::NotFound, "case 61");
     assert_eq!(code(controller.controller_modify_volume(modify("vol-v", "speed")).await), Code::Ok, "case 63");
     assert_eq!(model.state().volumes["vol-v"].parameters.get("speed"), Some("9"));
-    let unknown = CreateVolumeRequest {
-        mutable_parameters: [("XXX_FakeKey".to_owned(), String::new())].into(),
-        ..create("w")
-    };
+    let unknown =
+        CreateVolumeRequest { mutable_parameters: [("XXX_FakeKey".to_owned(), String::new())].into(), ..create("w") };
     assert_eq!(code(controller.create_volume(unknown).await), Code::InvalidArgument, "case 21");
 }
 

@@ -3,10 +3,9 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
@@ -14,10 +13,10 @@ use crate::bench::calls::{Client, Made};
 use crate::bench::numbers::{Series, microseconds, milliseconds};
 use crate::bench::subject::Subject;
 use crate::conformance::Driver;
+use crate::disk::LoopDevice;
 
 const GIB: i64 = 1 << 30;
 const DATA_BYTES: usize = 200 << 20;
-const SNAPSHOTS: usize = 20;
 const STAGES: usize = 10;
 const PROBES: usize = 10_000;
 /// How long volumes are created and deleted for one number.
@@ -87,18 +86,18 @@ pub(super) async fn on_reflink_pool(subject: &Subject, site: &Site, numbers: &mu
     client.stage(&volume, &stage).await?;
     client.publish(&volume, &stage, &target).await?;
     fill(&target.join("data"))?;
-    numbers.snapshot_mounted = snapshots(&mut client, &volume).await?.map(milliseconds);
+    numbers.snapshot_mounted = snapshots(&mut client, &volume, subject.snapshots()).await?.map(milliseconds);
     client.unpublish(&volume, &target).await?;
     client.unstage(&volume, &stage).await?;
     client.detach(&volume).await?;
-    numbers.snapshot_unmounted = snapshots(&mut client, &volume).await?.map(milliseconds);
+    numbers.snapshot_unmounted = snapshots(&mut client, &volume, subject.snapshots()).await?.map(milliseconds);
     client.delete(&volume.id).await?;
     driver.stop().await
 }
 
-async fn snapshots(client: &mut Client, volume: &Made) -> anyhow::Result<Option<Duration>> {
+async fn snapshots(client: &mut Client, volume: &Made, count: usize) -> anyhow::Result<Option<Duration>> {
     let mut times = Series::default();
-    for number in 0..SNAPSHOTS {
+    for number in 0..count {
         let started = Instant::now();
         let id = client.snapshot(volume, &format!("bench-{number}")).await?;
         times.push(started.elapsed());
@@ -171,32 +170,11 @@ fn plain_mkfs(image: &Path) -> anyhow::Result<Duration> {
     let uuid = "0f2bb1c5-5b3c-4a0e-9a53-6d1a6c1f5f00";
     let flags = ["-q", "-F", "-m0", "-b", "4096", "-E", "nodiscard", "-U", uuid];
     let started = Instant::now();
-    crate::disk::run("mkfs.ext4", &flags, &[Path::new(&device.0)])?;
+    crate::disk::run("mkfs.ext4", &flags, &[device.path()])?;
     let took = started.elapsed();
     drop(device);
     fs::remove_file(image)?;
     Ok(took)
-}
-
-/// A loop device of ours, detached when dropped.
-struct LoopDevice(String);
-
-impl LoopDevice {
-    fn attach(image: &Path) -> anyhow::Result<Self> {
-        let losetup = crate::tools::find("losetup").context("`losetup` is missing")?;
-        let output = Command::new(losetup).args(["--find", "--show", "--direct-io=on"]).arg(image).output()?;
-        if !output.status.success() {
-            bail!("losetup: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(Self(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        crate::disk::run("losetup", &["--detach"], &[Path::new(&self.0)])
-            .unwrap_or_else(|error| eprintln!("{error:#}; detach {} by hand", self.0));
-    }
 }
 
 /// Resident memory in megabytes once it stands still.

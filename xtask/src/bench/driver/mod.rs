@@ -10,7 +10,7 @@ use super::machine;
 use super::numbers::{Goal, Unit};
 use super::subject::{self, Subject};
 use crate::conformance::build;
-use crate::disk::ReflinkDisk;
+use crate::disk::{ReflinkDisk, Scratch};
 use crate::report::Table;
 use measures::{Numbers, Site};
 
@@ -89,8 +89,6 @@ const ROWS: [Row; 9] = [
 ];
 
 pub(super) async fn run(Args { driver, peer, enforce }: Args) -> anyhow::Result<()> {
-    let home = crate::target().join("bench");
-    std::fs::create_dir_all(&home)?;
     crate::tools::provide()?;
     let program = match driver {
         Some(program) => program,
@@ -117,9 +115,8 @@ pub(super) async fn run(Args { driver, peer, enforce }: Args) -> anyhow::Result<
 }
 
 async fn measure(subject: &Subject) -> anyhow::Result<Numbers> {
-    let home = crate::target().join("bench");
-    let scratch = tempfile::Builder::new().prefix("orlop-").tempdir()?;
-    let folder = tempfile::Builder::new().prefix("pool-").tempdir_in(&home)?;
+    let scratch = Scratch::make()?;
+    let folder = Scratch::make_in(&crate::target().join("bench"))?;
     let disk = ReflinkDisk::make(folder.path().join("xfs.img"), scratch.path().join("xfs"))?;
     let site = |pool: PathBuf| Site { scratch: scratch.path().to_path_buf(), pool };
     let mut numbers = Numbers::default();

@@ -17,7 +17,7 @@ use tokio::process::Command;
 
 use super::golang::Go;
 use super::{Driver, Launch, Mode};
-use crate::disk::ReflinkDisk;
+use crate::disk::{ReflinkDisk, Scratch};
 use crate::leftovers;
 use crate::report::{Ending, Report, Table, seconds};
 use matrix::{Access, PoolKind, Run, Sockets};
@@ -115,8 +115,8 @@ impl Suite {
         let logs = self.logs.join(run.name());
         fs::create_dir_all(&logs)?;
         // Sockets need a short path, pools a disk: the one is in the folder for temporary files, the other is not.
-        let scratch = tempfile::Builder::new().prefix("orlop-").tempdir()?;
-        let disk_folder = tempfile::Builder::new().prefix("pool-").tempdir_in(crate::target().join("conformance"))?;
+        let scratch = Scratch::make()?;
+        let disk_folder = Scratch::make_in(&crate::target().join("conformance"))?;
         let disk = match run.pool {
             PoolKind::Plain => None,
             PoolKind::Reflink => {

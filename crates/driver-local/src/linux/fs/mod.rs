@@ -62,12 +62,13 @@ impl FsType {
         }
     }
 
-    /// The smallest volume we make with it, in bytes. mkfs.xfs enforces its own (fact 17); the others are practical.
+    /// The smallest volume we make with it, in bytes. mkfs.xfs enforces its own (fact 17), the kernel resizes no btrfs to
+    /// less than 256 MiB, and that of ext4 is practical.
     pub fn minimum_bytes(self) -> u64 {
         match self {
             FsType::Ext4 => 32 << 20,
             FsType::Xfs => 300 << 20,
-            FsType::Btrfs => 200 << 20,
+            FsType::Btrfs => 256 << 20,
         }
     }
 
