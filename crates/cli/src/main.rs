@@ -18,14 +18,14 @@ struct Orlop {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Driver(Box<driver::Args>),
-    Csi(csi::Args),
+    Csi(Box<csi::Args>),
     FreezeGuard(driver::GuardArgs),
 }
 
 fn main() -> ExitCode {
     match Orlop::parse().command {
         Command::Driver(args) => driver::run(*args),
-        Command::Csi(args) => csi::run(args),
+        Command::Csi(args) => csi::run(*args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

@@ -120,7 +120,8 @@ impl Config {
         }
         // The node id is also the value of our topology segment, which has the stricter rules (B.4).
         if !is_label(&self.node_id) {
-            let why = "a topology value has 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
+            let why =
+                "a topology value has 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
             faults.push(ConfigError::BadNodeId { id: self.node_id.clone(), why });
         }
         if !(1.0..=1000.0).contains(&self.overcommit) {

@@ -57,7 +57,8 @@ impl Core {
     /// Opens all pools and brings them back to order. Nothing is served before this is done.
     pub fn start(config: Config) -> Result<Self, StartError> {
         config.check().map_err(StartError::Config)?;
-        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(StartError::BootId)?.trim().to_owned();
+        let boot_id =
+            fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(StartError::BootId)?.trim().to_owned();
         let mut pools = Vec::new();
         let mut orphans = Vec::new();
         for entry in &config.pools {
@@ -133,7 +134,6 @@ impl Core {
         matches!(self.config.attachment, Attachment::On { .. })
     }
 
-
     /// Finds an object by id. An id that we never give out is not looked for: it might be a path.
     pub(crate) fn find(&self, place: Place, id: &str) -> Option<Found<'_>> {
         if !is_ours(id) {
@@ -144,11 +144,14 @@ impl Core {
 
     /// The volume of this id with its record.
     pub(crate) fn volume(&self, id: &VolumeId) -> Result<(Found<'_>, VolumeRecord), Error> {
-        let found = self.find(Place::Volumes, id.as_str()).ok_or_else(|| Error::not_found(Kind::Volume, id.as_str()))?;
+        let found =
+            self.find(Place::Volumes, id.as_str()).ok_or_else(|| Error::not_found(Kind::Volume, id.as_str()))?;
         match found.object.record() {
             Ok(record) => Ok((found, record)),
             // Between our look and the read it was deleted.
-            Err(ReadError::Missing(_)) if !found.object.dir().exists() => Err(Error::not_found(Kind::Volume, id.as_str())),
+            Err(ReadError::Missing(_)) if !found.object.dir().exists() => {
+                Err(Error::not_found(Kind::Volume, id.as_str()))
+            }
             Err(error) => Err(fault::record(error)),
         }
     }
@@ -204,7 +207,15 @@ mod tests {
 
     #[test]
     fn an_id_that_could_be_a_path_is_never_looked_for() {
-        for id in ["..", "vol-..", "../vol-aaaaaaaaaaaaaaaaaaaaaaaaaa", "fake-vol-id", "", "vol-", "vol-aaaaaaaaaaaaaaaaaaaaaaaaa/"] {
+        for id in [
+            "..",
+            "vol-..",
+            "../vol-aaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "fake-vol-id",
+            "",
+            "vol-",
+            "vol-aaaaaaaaaaaaaaaaaaaaaaaaa/",
+        ] {
             assert!(!is_ours(id), "{id}");
         }
     }

@@ -193,7 +193,7 @@ impl ReadonlyAttacher for LocalDriver {
 impl AttachmentLister for LocalDriver {
     async fn attached_nodes(&self, volume: &VolumeId) -> Result<Vec<NodeId>> {
         let volume = volume.clone();
-        self.run(move |core| core.attached_nodes(&volume)).await
+        self.run(move |core| Ok(core.attached_nodes(&volume))).await
     }
 }
 

@@ -171,7 +171,9 @@ pub fn choose_size(range: CapacityRange, smallest: u64, largest: u64) -> Result<
         )));
     }
     if size < smallest {
-        return Err(Error::out_of_range(format!("{size} bytes are too few: this kind of volume needs at least {smallest}")));
+        return Err(Error::out_of_range(format!(
+            "{size} bytes are too few: this kind of volume needs at least {smallest}"
+        )));
     }
     Ok(size)
 }
@@ -224,7 +226,8 @@ mod tests {
     fn an_unknown_key_is_refused_by_name_and_a_callers_own_key_is_not() {
         let error = spec(&fixed(&[("fstype", "xfs")]), &[mount(None)]).unwrap_err();
         assert!(error.to_string().contains("\"fstype\""), "{error}");
-        spec(&fixed(&[("csi.storage.k8s.io/pvc/name", "c")]), &[mount(None)]).unwrap();
+        let callers_own = format!("{}pvc/name", keys::CALLER_PREFIX);
+        spec(&fixed(&[(&callers_own, "c")]), &[mount(None)]).unwrap();
         assert!(check_mutable(&map(&[("XXX_FakeKey", "v")])).is_err());
         assert!(check_mutable(&map(&[("pool", "a")])).is_err(), "a volume cannot change its pool");
     }
@@ -248,7 +251,11 @@ mod tests {
         let most = 1 << 40;
         assert_eq!(choose_size(range(0, None), 1, most).unwrap(), DEFAULT_SIZE);
         assert_eq!(choose_size(range(5000, None), 1, most).unwrap(), 8192);
-        assert_eq!(choose_size(range(8192, Some(8192)), 1, most).unwrap(), 8192, "fact 4: exact when required is the limit");
+        assert_eq!(
+            choose_size(range(8192, Some(8192)), 1, most).unwrap(),
+            8192,
+            "fact 4: exact when required is the limit"
+        );
         assert_eq!(choose_size(range(0, Some(10_000)), 1, most).unwrap(), 8192);
         assert!(choose_size(range(5000, Some(5000)), 1, most).is_err(), "rounding up must not pass the limit");
         assert!(choose_size(range(4096, None), 1 << 20, most).is_err());

@@ -26,9 +26,13 @@ const LARGEST: u64 = 1 << 20;
 pub enum ReadError {
     #[error("there is no record at {0}")]
     Missing(PathBuf),
-    #[error("the record at {path} is damaged ({why}); the data beside it is untouched: restore the record from a backup")]
+    #[error(
+        "the record at {path} is damaged ({why}); the data beside it is untouched: restore the record from a backup"
+    )]
     Damaged { path: PathBuf, why: String },
-    #[error("the record at {path} has format version {found} and this program knows up to {VERSION}: use the newer program")]
+    #[error(
+        "the record at {path} has format version {found} and this program knows up to {VERSION}: use the newer program"
+    )]
     Newer { path: PathBuf, found: u32 },
     #[error("reading the record at {path}")]
     Io {
@@ -49,7 +53,9 @@ pub fn seal<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
 /// Reads and checks a record file.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReadError> {
     let io_error = |source| ReadError::Io { path: path.to_owned(), source };
-    let bytes = match fs::metadata(path).and_then(|meta| if meta.len() > LARGEST { Ok(None) } else { fs::read(path).map(Some) }) {
+    let bytes = match fs::metadata(path)
+        .and_then(|meta| if meta.len() > LARGEST { Ok(None) } else { fs::read(path).map(Some) })
+    {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Err(ReadError::Damaged { path: path.to_owned(), why: "it is far too large".to_owned() }),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

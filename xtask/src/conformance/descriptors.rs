@@ -18,7 +18,7 @@ struct Pair {
 const PAIRS: [Pair; 2] = [
     Pair {
         module: "github.com/container-storage-interface/spec",
-        version: "v1.13.0",
+        version: "v1.12.0",
         official: "csi.proto",
         ours: "csi/v1/csi.proto",
     },

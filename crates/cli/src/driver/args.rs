@@ -164,7 +164,8 @@ impl Args {
             (true, _, _) | (false, None, Some(false)) => Attachment::Off,
             (false, limit, _) => Attachment::On { limit },
         };
-        let missing_pool = if self.no_init || file.init == Some(false) { MissingPool::Refuse } else { MissingPool::Create };
+        let missing_pool =
+            if self.no_init || file.init == Some(false) { MissingPool::Refuse } else { MissingPool::Create };
         let config = Config {
             driver_name: self.driver_name.or(file.driver_name).unwrap_or_else(|| keys::DRIVER_NAME.to_owned()),
             node_id,
@@ -220,7 +221,9 @@ fn parse_pools(texts: &[String]) -> anyhow::Result<Vec<PoolConfig>> {
         if path.as_os_str().is_empty() {
             bail!("--pool {text:?} names no directory");
         }
-        let named = |path: &PathBuf| path.file_name()?.to_str().filter(|name| name.starts_with(char::is_alphanumeric)).map(str::to_owned);
+        let named = |path: &PathBuf| {
+            path.file_name()?.to_str().filter(|name| name.starts_with(char::is_alphanumeric)).map(str::to_owned)
+        };
         let name = name.or_else(|| named(&path)).unwrap_or_else(|| format!("pool{number}"));
         pools.push(PoolConfig { name, path });
     }
@@ -231,7 +234,9 @@ fn parse_size(flag: &str, text: Option<String>, default: u64) -> anyhow::Result<
     let Some(text) = text else { return Ok(default) };
     match driver_local::params::parse_size(&text) {
         Ok(bytes) => Ok(bytes),
-        Err(_) => bail!("{flag} {text:?} is not a size; write a number of bytes, or one with Ki, Mi, Gi, Ti, k, M, G or T"),
+        Err(_) => {
+            bail!("{flag} {text:?} is not a size; write a number of bytes, or one with Ki, Mi, Gi, Ti, k, M, G or T")
+        }
     }
 }
 

@@ -34,7 +34,8 @@ pub(super) struct ConfigFile {
 
 impl ConfigFile {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading the configuration file {}", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("reading the configuration file {}", path.display()))?;
         toml::from_str(&text).with_context(|| format!("the configuration file {}", path.display()))
     }
 }

@@ -67,7 +67,8 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let metrics = match metrics_address {
         None => None,
         Some(address) => {
-            let listener = tokio::net::TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
+            let listener =
+                tokio::net::TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
             tracing::info!(%address, "serving /metrics and /healthz");
             let stopped = async move { drop(metrics_stopped.await) };
             Some(tokio::spawn(driver_sdk::metrics::serve(listener, driver.metrics(), stopped)))

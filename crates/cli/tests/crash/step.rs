@@ -176,15 +176,21 @@ fn group(name: &str, members: usize) -> VolumeGroupSnapshot {
     VolumeGroupSnapshot { snapshots: (0..members).map(member).collect(), group_snapshot_id, ..Default::default() }
 }
 
-/// Bytes that look random and are always the same for one seed.
+/// Bytes that look random, are always the same for one seed, and differ from page to page.
 fn pattern(seed: &str, length: usize) -> Vec<u8> {
-    let mut state = seed.bytes().fold(0x9e37_79b9_7f4a_7c15_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    let mut bytes = Vec::with_capacity(length);
-    while bytes.len() < length {
+    const PAGE: usize = 4096;
+    let start = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut state = seed.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let mut page = Vec::with_capacity(PAGE);
+    while page.len() < PAGE {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
+        page.extend_from_slice(&state.to_le_bytes());
+    }
+    let mut bytes = page.repeat(length / PAGE);
+    for (number, page) in bytes.chunks_exact_mut(PAGE).enumerate() {
+        page[..8].copy_from_slice(&(number as u64).to_le_bytes());
     }
     bytes
 }

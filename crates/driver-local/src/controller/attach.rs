@@ -33,7 +33,10 @@ impl Core {
         match attachments.nodes.get(node) {
             Some(now) if *now == wanted => return Ok(publish_context(&wanted)),
             Some(_) => {
-                return Err(Error::exists(format!("volume {} is attached to {node} in another way; detach it first", record.id)));
+                return Err(Error::exists(format!(
+                    "volume {} is attached to {node} in another way; detach it first",
+                    record.id
+                )));
             }
             None => {}
         }
@@ -55,7 +58,9 @@ impl Core {
         let mut attachments = found.object.attachments().map_err(fault::record)?;
         let leaving: Vec<String> = match from {
             DetachFrom::AllNodes => attachments.nodes.keys().cloned().collect(),
-            DetachFrom::Node(node) => attachments.nodes.contains_key(node.as_str()).then(|| node.to_string()).into_iter().collect(),
+            DetachFrom::Node(node) => {
+                attachments.nodes.contains_key(node.as_str()).then(|| node.to_string()).into_iter().collect()
+            }
         };
         if leaving.is_empty() {
             return Ok(());
@@ -71,19 +76,26 @@ impl Core {
         Ok(())
     }
 
-    pub fn attached_nodes(&self, id: &VolumeId) -> Result<Vec<NodeId>, Error> {
-        let (found, _) = self.volume(id)?;
-        let attachments = found.object.attachments().map_err(fault::record)?;
-        Ok(attachments.nodes.into_keys().map(NodeId::new).collect())
+    /// Where a volume is attached, for lists. One that cannot be read must not hide all others: it is told as attached
+    /// nowhere, and its condition says what is wrong.
+    pub fn attached_nodes(&self, id: &VolumeId) -> Vec<NodeId> {
+        let Some(found) = self.find(Place::Volumes, id.as_str()) else { return Vec::new() };
+        match found.object.attachments() {
+            Ok(attachments) => attachments.nodes.into_keys().map(NodeId::new).collect(),
+            Err(error) => {
+                tracing::error!(volume = %id, error = %error, "its attachments cannot be read");
+                Vec::new()
+            }
+        }
     }
 
     fn take_slot(&self, id: &str, node: &str) -> Result<(), Error> {
         let mut attached = self.attached();
         let slots = attached.entry(node.to_owned()).or_default();
         match self.config.attachment {
-            config::Attachment::On { limit: Some(limit) } if !slots.contains(id) && slots.len() as u64 >= limit => {
-                Err(Error::no_space(format!("node {node} has {} volumes attached, and its limit is {limit}", slots.len())))
-            }
+            config::Attachment::On { limit: Some(limit) } if !slots.contains(id) && slots.len() as u64 >= limit => Err(
+                Error::no_space(format!("node {node} has {} volumes attached, and its limit is {limit}", slots.len())),
+            ),
             config::Attachment::On { .. } | config::Attachment::Off => {
                 slots.insert(id.to_owned());
                 Ok(())
@@ -104,7 +116,10 @@ fn wanted(request: &AttachVolume, record: &VolumeRecord, how: AttachAs) -> Resul
         Access::Mount(_) => AccessKind::Mount,
     };
     if access != record.access {
-        return Err(Error::invalid("volume_capability", "it says block for a mount volume, or mount for a block volume"));
+        return Err(Error::invalid(
+            "volume_capability",
+            "it says block for a mount volume, or mount for a block volume",
+        ));
     }
     Ok(Attachment { read_only: how == AttachAs::ReadOnly, access, mode: request.capability.mode })
 }

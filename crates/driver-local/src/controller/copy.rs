@@ -51,7 +51,10 @@ impl<'a> Origin<'a> {
     /// A copy is the same kind of volume as its origin.
     pub(crate) fn check_fits(&self, spec: &Spec) -> Result<(), Error> {
         if self.access != spec.access {
-            return Err(Error::invalid("volume_content_source", "a block source gives block volumes, a mount source mount volumes"));
+            return Err(Error::invalid(
+                "volume_content_source",
+                "a block source gives block volumes, a mount source mount volumes",
+            ));
         }
         match (spec.fs, self.format.fs()) {
             (Some(asked), Some(has)) if asked != has => Err(Error::invalid(
@@ -166,7 +169,8 @@ impl Core {
         let mut mounts = mounts.to_vec();
         mounts.sort_unstable();
         mounts.dedup();
-        let guard: Vec<OsString> = self.config.freeze_guard.iter().cloned().chain(mounts.iter().map(OsString::from)).collect();
+        let guard: Vec<OsString> =
+            self.config.freeze_guard.iter().cloned().chain(mounts.iter().map(OsString::from)).collect();
         let frozen = Frozen::freeze(&guard, &mounts, self.config.freeze_budget);
         frozen.map(Some).map_err(|error| Error::backend("freezing the volume for a consistent copy", error))
     }
@@ -314,9 +318,8 @@ fn flush(device: &std::path::Path) -> Result<(), Error> {
 fn copy_data(origin: &Origin<'_>, into: &Object, deadline: Option<Instant>) -> Result<(), Error> {
     match origin.kind {
         Kind::Image => copy_image(origin, into, deadline),
-        Kind::Subvolume => {
-            tree::subvolume_snapshot(&origin.found.object.data(), into.dir(), "data".as_ref(), false).map_err(fault::sys)
-        }
+        Kind::Subvolume => tree::subvolume_snapshot(&origin.found.object.data(), into.dir(), "data".as_ref(), false)
+            .map_err(fault::sys),
         Kind::Directory => {
             let reflink = origin.found.pool.features.copying == Copying::Reflink;
             let data = into.data();

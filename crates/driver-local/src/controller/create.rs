@@ -58,7 +58,8 @@ impl Core {
         let pool = self.choose_pool(spec)?;
         let kind = choose_kind(pool, spec)?;
         let fs = self.choose_fs(kind, spec)?;
-        let size = params::choose_size(request.capacity, params::smallest(spec.access, fs), self.config.largest_volume)?;
+        let size =
+            params::choose_size(request.capacity, params::smallest(spec.access, fs), self.config.largest_volume)?;
         let space = pool.reserve(Promise { size, need: size })?;
         failpoint::hit("create.reserved");
         let record = self.blank_record(id, request, spec, (size, kind, Format::Blank { fs }));
@@ -182,7 +183,9 @@ impl Core {
         let fs = spec.fs.unwrap_or(self.config.default_fs);
         match fs.missing_tools().first() {
             None => Ok(Some(fs)),
-            Some(missing) => Err(Error::invalid("parameters", format!("{fs} cannot be used on this machine: {missing}"))),
+            Some(missing) => {
+                Err(Error::invalid("parameters", format!("{fs} cannot be used on this machine: {missing}")))
+            }
         }
     }
 }
@@ -215,7 +218,8 @@ pub(crate) fn choose_kind(pool: &Pool, spec: &Spec) -> Result<Kind, Error> {
         (KindChoice::Directory, _, _) => Ok(directory),
         (KindChoice::Image | KindChoice::Whatever, _, LoopSupport::Yes) => Ok(Kind::Image),
         (KindChoice::Whatever, AccessKind::Mount, LoopSupport::No(_)) => Ok(directory),
-        (KindChoice::Image, _, LoopSupport::No(why)) | (KindChoice::Whatever, AccessKind::Block, LoopSupport::No(why)) => {
+        (KindChoice::Image, _, LoopSupport::No(why))
+        | (KindChoice::Whatever, AccessKind::Block, LoopSupport::No(why)) => {
             Err(Error::invalid("parameters", format!("image and block volumes need loop devices, and {why}")))
         }
     }

@@ -56,7 +56,11 @@ pub(crate) fn refuse_in_use(found: &Found<'_>, record: &VolumeRecord) -> Result<
     let table = MountTable::read().map_err(fault::sys)?;
     let shown = crate::node::all_mounts(found, record, &table)?;
     if let Some(place) = shown.first() {
-        return Err(Error::precondition(format!("volume {} is in use at {}; unpublish and unstage it first", record.id, place.display())));
+        return Err(Error::precondition(format!(
+            "volume {} is in use at {}; unpublish and unstage it first",
+            record.id,
+            place.display()
+        )));
     }
     match record.kind {
         Kind::Image => release_image(found),
@@ -76,7 +80,10 @@ fn release_image(found: &Found<'_>) -> Result<(), Error> {
         match loopdev::detach_and_wait(&status.device, backing, LOOP_PATIENCE).map_err(fault::sys)? {
             Detach::Detached => {}
             Detach::StillBusy => {
-                return Err(Error::precondition(format!("the volume's device {} is held open", status.device.path.display())));
+                return Err(Error::precondition(format!(
+                    "the volume's device {} is held open",
+                    status.device.path.display()
+                )));
             }
         }
     }

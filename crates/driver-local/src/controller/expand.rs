@@ -8,8 +8,8 @@ use driver_sdk::{Access, Error, ExpandVolume, Expanded, failpoint};
 use super::copy::open_rw;
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::loopdev::{self, BackingFile};
 use crate::linux::image;
+use crate::linux::loopdev::{self, BackingFile};
 use crate::params;
 use crate::pool::{Hold, Promise};
 use crate::record::{AccessKind, Kind, VolumeRecord};
@@ -23,7 +23,10 @@ impl Core {
         let node_must_expand = record.kind == Kind::Image && record.access == AccessKind::Mount;
         if request.capacity.required <= record.size {
             if request.capacity.limit.is_some_and(|limit| limit < record.size) {
-                return Err(Error::out_of_range(format!("the volume has {} bytes already and cannot shrink", record.size)));
+                return Err(Error::out_of_range(format!(
+                    "the volume has {} bytes already and cannot shrink",
+                    record.size
+                )));
             }
             return Ok(Expanded { capacity: record.size, node_must_expand });
         }

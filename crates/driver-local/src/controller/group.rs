@@ -23,7 +23,10 @@ impl Core {
             if record.name == request.name && record.sources == sources && record.parameters == request.parameters {
                 return group_answer(&found, &record);
             }
-            return Err(Error::exists(format!("a group snapshot named {:?} exists with other volumes or parameters", request.name)));
+            return Err(Error::exists(format!(
+                "a group snapshot named {:?} exists with other volumes or parameters",
+                request.name
+            )));
         }
         let mut origins = Vec::new();
         let mut locks = Vec::new();
@@ -35,13 +38,21 @@ impl Core {
         self.cut_group(&id, request, &origins)
     }
 
-    fn cut_group(&self, id: &str, request: &CreateGroupSnapshot, origins: &[Origin<'_>]) -> Result<GroupSnapshot, Error> {
+    fn cut_group(
+        &self,
+        id: &str,
+        request: &CreateGroupSnapshot,
+        origins: &[Origin<'_>],
+    ) -> Result<GroupSnapshot, Error> {
         let Some(first) = origins.first() else {
             return Err(Error::invalid("source_volume_ids", "at least one volume is required"));
         };
         let pool = first.found.pool;
         if let Some(other) = origins.iter().find(|origin| origin.found.pool.root != pool.root) {
-            return Err(Error::precondition(format!("{} and {} are in different pools and cannot be cut together", first.id, other.id)));
+            return Err(Error::precondition(format!(
+                "{} and {} are in different pools and cannot be cut together",
+                first.id, other.id
+            )));
         }
         let allocated = origins.iter().map(Origin::allocated).sum();
         let space = pool.reserve(Promise { size: allocated, need: allocated })?;

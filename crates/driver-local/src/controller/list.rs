@@ -1,8 +1,8 @@
 //! ListVolumes, ListSnapshots, ControllerGetVolume, GetCapacity, ValidateVolumeCapabilities and conditions.
 
 use driver_sdk::{
-    Access, Capacity, CapacityQuery, Condition, Error, Page, Parameters, Snapshot, SnapshotFilter, SnapshotId, Source, Support,
-    ValidateVolume, Volume, VolumeId,
+    Access, Capacity, CapacityQuery, Condition, Error, Page, Parameters, Snapshot, SnapshotFilter, SnapshotId, Source,
+    Support, ValidateVolume, Volume, VolumeId,
 };
 
 use super::create::choose_kind;
@@ -125,8 +125,12 @@ impl Core {
                 return Ok(Support::No("the volume is either block or mount, and the other is asked for".to_owned()));
             }
             match (fs.map(str::parse::<crate::linux::fs::FsType>), record.format.fs()) {
-                (Some(Err(_)), _) => return Ok(Support::No(format!("filesystem {:?} is not known here", fs.unwrap_or_default()))),
-                (Some(Ok(fs)), Some(has)) if fs != has => return Ok(Support::No(format!("the volume is {has}, not {fs}"))),
+                (Some(Err(_)), _) => {
+                    return Ok(Support::No(format!("filesystem {:?} is not known here", fs.unwrap_or_default())));
+                }
+                (Some(Ok(fs)), Some(has)) if fs != has => {
+                    return Ok(Support::No(format!("the volume is {has}, not {fs}")));
+                }
                 _ => {}
             }
         }
@@ -138,11 +142,16 @@ impl Core {
 
     /// How a volume is doing, as far as the pool shows.
     pub fn volume_condition(&self, id: &VolumeId) -> Result<Condition, Error> {
-        let found = self.find(Place::Volumes, id.as_str()).ok_or_else(|| Error::not_found(driver_sdk::Kind::Volume, id.as_str()))?;
+        let found = self
+            .find(Place::Volumes, id.as_str())
+            .ok_or_else(|| Error::not_found(driver_sdk::Kind::Volume, id.as_str()))?;
         let record: VolumeRecord = match found.object.record() {
             Ok(record) => record,
             Err(error) => return Ok(Condition::Abnormal(error.to_string())),
         };
+        if let Err(error) = found.object.attachments() {
+            return Ok(Condition::Abnormal(error.to_string()));
+        }
         if let Some(why) = data_fault(&found, &record) {
             return Ok(Condition::Abnormal(why));
         }

@@ -40,9 +40,12 @@ impl Core {
     fn snapshot_image(&self, id: &SnapshotId) -> Result<(File, SnapshotRecord), Error> {
         let (found, record) = self.snapshot(id)?;
         if record.kind != Kind::Image {
-            return Err(Error::precondition(format!("snapshot {id} is of a directory volume, which has no blocks to tell of")));
+            return Err(Error::precondition(format!(
+                "snapshot {id} is of a directory volume, which has no blocks to tell of"
+            )));
         }
-        let image = File::open(found.object.image()).map_err(|error| fault::io("opening the snapshot's image", error))?;
+        let image =
+            File::open(found.object.image()).map_err(|error| fault::io("opening the snapshot's image", error))?;
         Ok((image, record))
     }
 }

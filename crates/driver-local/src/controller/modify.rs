@@ -19,7 +19,11 @@ impl Core {
         let wanted = params::retune(&record.tuning, &request.changes)?;
         if record.kind != Kind::Image {
             let needs_image = "this volume is a directory: it has no device to tune and no space of its own to reserve";
-            return if wanted == record.tuning { Ok(()) } else { Err(Error::invalid("mutable_parameters", needs_image)) };
+            return if wanted == record.tuning {
+                Ok(())
+            } else {
+                Err(Error::invalid("mutable_parameters", needs_image))
+            };
         }
         if wanted.provisioning == Provisioning::Thick && record.tuning.provisioning == Provisioning::Thin {
             allocate(&found, &record)?;
@@ -39,10 +43,11 @@ impl Core {
     }
 }
 
-/// Gives a thin image all its blocks. Nothing is reserved for that: it had a right to them.
+/// Gives a thin image all its blocks. Nothing is reserved for that: it had a right to them. Nor is anything left to be
+/// undone when they run out half way: blocks that it got are blocks that it need not ask for again.
 fn allocate(found: &Found<'_>, record: &VolumeRecord) -> Result<(), Error> {
     let image = open_rw(&found.object.image())?;
-    image::grow(&image, record.size, Provisioning::Thick.into()).map_err(|error| fault::sys(error).leaving_residue())
+    image::grow(&image, record.size, Provisioning::Thick.into()).map_err(fault::sys)
 }
 
 /// Applies a volume's tuning to its device.

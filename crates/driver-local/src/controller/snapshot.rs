@@ -24,7 +24,10 @@ impl Core {
             if record.name == request.name && record.source == request.source.as_str() {
                 return Ok(snapshot_answer(&record));
             }
-            return Err(Error::exists(format!("a snapshot named {:?} exists, of volume {}", request.name, record.source)));
+            return Err(Error::exists(format!(
+                "a snapshot named {:?} exists, of volume {}",
+                request.name, record.source
+            )));
         }
         let (found, volume) = self.volume(&request.source)?;
         let lock = self.hold(&found, Hold::Shared)?;
@@ -54,6 +57,8 @@ impl Core {
         self.drop_drafts(id.as_str());
         let Some(found) = self.find(Place::Snapshots, id.as_str()) else { return Ok(()) };
         let lock = self.hold(&found, Hold::Exclusive)?;
+        // What is damaged, or of a newer program, only a person removes (R27, R29).
+        let _: SnapshotRecord = found.object.record().map_err(fault::record)?;
         failpoint::hit("snapshot_delete.checked");
         let trashed = found.pool.discard(Place::Snapshots, id.as_str())?;
         failpoint::hit("snapshot_delete.discarded");

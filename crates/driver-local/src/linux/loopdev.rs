@@ -15,7 +15,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linux_raw_sys::loop_device::{
     _bindgen_ty_1 as LoopFlag, LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO, LO_FLAGS_READ_ONLY,
@@ -23,6 +23,7 @@ use linux_raw_sys::loop_device::{
 use rustix::fs::{Mode, OFlags, fstat, ioctl_blksszget, major, minor, open};
 use rustix::io::Errno;
 
+use super::patience::{Next, Patience};
 use super::{SysError, ioctl};
 
 const CONTROL: &str = "/dev/loop-control";
@@ -264,17 +265,14 @@ pub enum Detach {
 /// A device that is mounted, or held exclusively by somebody else, is left as it is: clearing it would arm autoclear
 /// behind the user's back.
 pub fn detach_and_wait(device: &LoopDevice, backing: BackingFile, patience: Duration) -> Result<Detach, LoopError> {
-    let until = Instant::now() + patience;
-    let mut pause = Duration::from_millis(1);
+    let mut patience = Patience::of(patience);
     loop {
         if clear_once(device, backing)? == Detach::Detached {
             return Ok(Detach::Detached);
         }
-        if Instant::now() >= until {
+        if patience.wait() == Next::GiveUp {
             return Ok(Detach::StillBusy);
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 
@@ -298,6 +296,8 @@ fn clear_once(device: &LoopDevice, backing: BackingFile) -> Result<Detach, LoopE
         if !still_ours(read_status(&fd, device.index, &device.path)?) {
             return Ok(Detach::Detached);
         }
+        // Whoever gets this device next, also another program, must not inherit our write protection.
+        lift_protection(&fd, &device.path)?;
         lift_protection(&fd, &device.path)?;
         match ioctl::loop_clear(&fd) {
             Ok(()) | Err(Errno::NXIO) => {}
@@ -312,17 +312,14 @@ fn clear_once(device: &LoopDevice, backing: BackingFile) -> Result<Detach, LoopE
 
 /// Waits until no loop device has this file any more: the end of an unmount with autoclear (R11).
 pub fn wait_until_free(backing: BackingFile, patience: Duration) -> Result<Detach, LoopError> {
-    let until = Instant::now() + patience;
-    let mut pause = Duration::from_millis(1);
+    let mut patience = Patience::of(patience);
     loop {
         if find(backing)?.is_empty() {
             return Ok(Detach::Detached);
         }
-        if Instant::now() >= until {
+        if patience.wait() == Next::GiveUp {
             return Ok(Detach::StillBusy);
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 

@@ -20,6 +20,7 @@ pub mod ioctl;
 pub mod loopdev;
 pub mod mountinfo;
 pub mod mounts;
+pub mod patience;
 pub mod statfs;
 pub mod tree;
 

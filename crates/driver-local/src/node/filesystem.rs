@@ -41,12 +41,16 @@ fn decide(format: &Format, probe: &Probe, default: FsType) -> Prepare {
         Probe::Known(found, _) if *found == fs => then,
         Probe::Known(found, _) => Prepare::Refuse(format!("it should hold {fs} and holds {found}")),
         Probe::Foreign(what) => Prepare::Refuse(format!("it should hold {fs} and holds {what}")),
-        Probe::Empty => Prepare::Refuse(format!("it should hold {fs} and is empty: its data is lost, and it is not formatted again")),
+        Probe::Empty => Prepare::Refuse(format!(
+            "it should hold {fs} and is empty: its data is lost, and it is not formatted again"
+        )),
     };
     match format {
         Format::Blank { fs } => match probe {
             Probe::Empty => Prepare::Make { fs: fs.unwrap_or(default) },
-            Probe::Known(found, _) => Prepare::Refuse(format!("it was never formatted by this driver and holds {found}")),
+            Probe::Known(found, _) => {
+                Prepare::Refuse(format!("it was never formatted by this driver and holds {found}"))
+            }
             Probe::Foreign(what) => Prepare::Refuse(format!("it was never formatted by this driver and holds {what}")),
         },
         // Begun and never mounted: whatever is there is half of our own work.
@@ -59,13 +63,19 @@ fn decide(format: &Format, probe: &Probe, default: FsType) -> Prepare {
 pub(super) fn prepare_and_mount(core: &Core, staging: &Staging<'_>, image: &File) -> Result<(), Error> {
     let writable = attach(&staging.record, image, false)?;
     failpoint::hit("stage.device_attached");
-    let probe = fs::probe(&writable.device.path).map_err(|error| Error::backend("probing the volume before mounting it", error))?;
+    let probe = fs::probe(&writable.device.path)
+        .map_err(|error| Error::backend("probing the volume before mounting it", error))?;
     let prepared = decide(&staging.record.format, &probe, core.config.default_fs);
     tracing::debug!(volume = %staging.record.id, ?probe, ?prepared, "decided how to prepare the volume");
     let (fs, filled) = match prepared {
-        Prepare::Refuse(why) => return Err(Error::precondition(format!("volume {} cannot be mounted: {why}", staging.record.id))),
+        Prepare::Refuse(why) => {
+            return Err(Error::precondition(format!("volume {} cannot be mounted: {why}", staging.record.id)));
+        }
         Prepare::Make { .. } if staging.read_only => {
-            return Err(Error::precondition(format!("volume {} was never written and is asked for read-only", staging.record.id)));
+            return Err(Error::precondition(format!(
+                "volume {} was never written and is asked for read-only",
+                staging.record.id
+            )));
         }
         Prepare::Make { fs } => (fs, make(staging, &writable, fs)?),
         Prepare::Adopt { fs } => (fs, adopt(staging, &writable, fs)?),
@@ -95,7 +105,11 @@ pub(super) fn prepare_and_mount(core: &Core, staging: &Staging<'_>, image: &File
 }
 
 /// The filesystem is mounted at its staging path already. A crash may have come between mounting and growing it.
-pub(super) fn finish_growing(staging: &Staging<'_>, device: &LoopDevice, (fs, filled): (FsType, u64)) -> Result<(), Error> {
+pub(super) fn finish_growing(
+    staging: &Staging<'_>,
+    device: &LoopDevice,
+    (fs, filled): (FsType, u64),
+) -> Result<(), Error> {
     let size = device.size().map_err(fault::sys)?;
     if staging.read_only || fs == FsType::Ext4 || filled >= size {
         return Ok(());
@@ -154,7 +168,9 @@ fn adopt(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<u64, Er
         failpoint::hit("stage.journal_replayed");
         super::stage::unmount(staging.path)?;
         if change()? == UuidChange::LogDirty {
-            return Err(Error::precondition("the copy's journal stays dirty even after a mount; check the filesystem by hand"));
+            return Err(Error::precondition(
+                "the copy's journal stays dirty even after a mount; check the filesystem by hand",
+            ));
         }
     }
     failpoint::hit("stage.identity_changed");
@@ -186,7 +202,12 @@ fn mount(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<(), Err
 }
 
 /// Grows the filesystem to its device and notes that it fills it.
-fn grow(staging: &Staging<'_>, device: &LoopDevice, (fs, size): (FsType, u64), mounted: Option<&Path>) -> Result<(), Error> {
+fn grow(
+    staging: &Staging<'_>,
+    device: &LoopDevice,
+    (fs, size): (FsType, u64),
+    mounted: Option<&Path>,
+) -> Result<(), Error> {
     fs::grow(fs, &device.path, mounted).map_err(|error| Error::backend("growing the filesystem", error))?;
     failpoint::hit("stage.grown");
     write_format(staging, Format::Made { fs, filled: size })
@@ -238,7 +259,11 @@ mod tests {
         assert!(refused(&blank, &known(xfs)) && refused(&blank, &foreign));
 
         for probe in [Probe::Empty, known(ext4), known(xfs), foreign.clone()] {
-            assert_eq!(decide(&making, &probe, ext4), Prepare::Make { fs: ext4 }, "half made and never mounted: {probe:?}");
+            assert_eq!(
+                decide(&making, &probe, ext4),
+                Prepare::Make { fs: ext4 },
+                "half made and never mounted: {probe:?}"
+            );
         }
 
         assert_eq!(decide(&made, &known(ext4), ext4), Prepare::Ready { fs: ext4, filled: 9 });

@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use driver_sdk::{
-    CapacityRange, CreateVolume, Error, Inline, Parameters, PublishEphemeral, PublishVolume, Secrets, StageVolume, VolumeId, failpoint,
+    CapacityRange, CreateVolume, Error, Inline, Parameters, PublishEphemeral, PublishVolume, Secrets, StageVolume,
+    VolumeId, failpoint,
 };
 
 use super::settled;
@@ -34,7 +35,10 @@ impl Core {
                 let record: VolumeRecord = found.object.record().map_err(fault::record)?;
                 let known = record.inline.map(|inline| inline.target);
                 if known.as_deref() != Some(&target) {
-                    return Err(Error::exists(format!("this inline volume is published at {}", known.unwrap_or_default().display())));
+                    return Err(Error::exists(format!(
+                        "this inline volume is published at {}",
+                        known.unwrap_or_default().display()
+                    )));
                 }
             }
         }
@@ -69,7 +73,8 @@ impl Core {
     }
 
     fn create_inline(&self, id: &str, request: &PublishEphemeral, target: &Path) -> Result<(), Error> {
-        let attributes = request.attributes.iter().filter(|(key, _)| !key.starts_with(keys::CALLER_PREFIX) && *key != keys::SIZE);
+        let attributes =
+            request.attributes.iter().filter(|(key, _)| !key.starts_with(keys::CALLER_PREFIX) && *key != keys::SIZE);
         let fixed = attributes.map(|(key, value)| (key.clone(), value.clone())).collect();
         let parameters = Parameters { fixed, mutable: Default::default() };
         let spec = params::spec(&parameters, std::slice::from_ref(&request.capability))?;
@@ -91,7 +96,8 @@ impl Core {
         record.inline = Some(record::Inline { target: target.to_owned() });
         let draft = Draft::begin(pool, id)?;
         make_data(draft.object(), &record)?;
-        fs::create_dir(draft.object().private_staging()).map_err(|error| fault::io("making the staging directory", error))?;
+        fs::create_dir(draft.object().private_staging())
+            .map_err(|error| fault::io("making the staging directory", error))?;
         draft.object().draft_record(&record).map_err(fault::sys)?;
         sync_data(draft.object(), &record)?;
         draft.commit(Place::Volumes)?;
@@ -111,7 +117,9 @@ impl Core {
         self.unpublish(&inline, target).map_err(Error::leaving_residue)?;
         failpoint::hit("inline.unpublished");
         let staging = found.object.private_staging();
-        if mounts::is_mount_point(&staging).map_err(|error| Error::backend("reading the mount table", error).leaving_residue())? {
+        if mounts::is_mount_point(&staging)
+            .map_err(|error| Error::backend("reading the mount table", error).leaving_residue())?
+        {
             unmount(&staging)?;
         }
         self.unstage(&inline, &staging).map_err(Error::leaving_residue)?;

@@ -89,6 +89,8 @@ fn settled(path: &Path) -> Result<PathBuf, Error> {
     };
     match parent.canonicalize() {
         Ok(parent) => Ok(parent.join(name)),
-        Err(error) => Err(Error::precondition(format!("the directory {} cannot be used", parent.display())).because(error)),
+        Err(error) => {
+            Err(Error::precondition(format!("the directory {} cannot be used", parent.display())).because(error))
+        }
     }
 }

@@ -77,7 +77,13 @@ impl Core {
         if self.is_staged_at(found, staging)? { Ok(Shown::Directory(staging.to_owned())) } else { Err(not_staged()) }
     }
 
-    fn note_publication(&self, found: &Found<'_>, mut notes: NodeNotes, target: &Path, entry: Published) -> Result<(), Error> {
+    fn note_publication(
+        &self,
+        found: &Found<'_>,
+        mut notes: NodeNotes,
+        target: &Path,
+        entry: Published,
+    ) -> Result<(), Error> {
         if notes.published.get(target) == Some(&entry) {
             return Ok(());
         }
@@ -90,7 +96,9 @@ impl Core {
         let table = MountTable::read().map_err(fault::sys)?;
         let now = device.is_read_only().map_err(fault::sys)?;
         let notes = found.object.notes(&self.boot_id);
-        if now != read_only && let Some(other) = table.of_block_node(device.major, device.minor).next() {
+        if now != read_only
+            && let Some(other) = table.of_block_node(device.major, device.minor).next()
+        {
             return Err(Error::precondition(format!(
                 "the device is shown {} at {}, and one device cannot be both",
                 if now { "read-only" } else { "read-write" },
@@ -168,14 +176,19 @@ fn already_shown(found: &Found<'_>, record: &VolumeRecord, target: &Path, read_o
             let image = open_image(found, &record.id)?;
             let Some(status) = device_of(&image)?.attached else { return Err(occupied(target)) };
             match access {
-                AccessKind::Mount => (mounts_of_loop(&table, &status.device).any(|mount| mount.id == top.id), top.is_read_only()),
+                AccessKind::Mount => {
+                    (mounts_of_loop(&table, &status.device).any(|mount| mount.id == top.id), top.is_read_only())
+                }
                 AccessKind::Block => {
-                    let shown = table.of_block_node(status.device.major, status.device.minor).any(|mount| mount.id == top.id);
+                    let shown =
+                        table.of_block_node(status.device.major, status.device.minor).any(|mount| mount.id == top.id);
                     (shown, status.device.is_read_only().map_err(fault::sys)?)
                 }
             }
         }
-        (Kind::Directory | Kind::Subvolume, _) => (directory_mounts(found, &table).any(|mount| mount.id == top.id), is_ro(top)),
+        (Kind::Directory | Kind::Subvolume, _) => {
+            (directory_mounts(found, &table).any(|mount| mount.id == top.id), is_ro(top))
+        }
     };
     match (ours, now_read_only == read_only) {
         (true, true) => Ok(true),
@@ -233,7 +246,8 @@ fn show(shown: &Shown, target: &Path, request: &PublishVolume, read_only: bool) 
 }
 
 fn check_target(shown: &Shown, target: &Path) -> Result<(), Error> {
-    let meta = fs::symlink_metadata(target).map_err(|error| fault::io(format!("reading {}", target.display()), error))?;
+    let meta =
+        fs::symlink_metadata(target).map_err(|error| fault::io(format!("reading {}", target.display()), error))?;
     let fits = match shown {
         Shown::Directory(_) => meta.is_dir(),
         Shown::Node(_) => meta.is_file(),

@@ -35,7 +35,10 @@ pub(super) fn device_of(image: &File) -> Result<Device, Error> {
 }
 
 /// Mounts of the filesystem on a loop device. btrfs hides its device number and shows the path instead.
-pub(crate) fn mounts_of_loop<'t>(table: &'t MountTable, device: &LoopDevice) -> impl Iterator<Item = &'t Mount> + use<'t> {
+pub(crate) fn mounts_of_loop<'t>(
+    table: &'t MountTable,
+    device: &LoopDevice,
+) -> impl Iterator<Item = &'t Mount> + use<'t> {
     let (major, minor, path) = (device.major, device.minor, device.path.clone());
     table.iter().filter(move |mount| {
         (mount.major, mount.minor) == (major, minor) || (mount.fs_type == "btrfs" && path.as_os_str() == mount.source)
@@ -48,16 +51,24 @@ pub(crate) fn shown_directories(found: &Found<'_>, table: &MountTable) -> Result
 }
 
 /// Mounts of a directory volume's data: the same filesystem and the same place in it as the data itself.
-pub(super) fn directory_mounts<'t>(found: &Found<'_>, table: &'t MountTable) -> impl Iterator<Item = &'t Mount> + use<'t> {
+pub(super) fn directory_mounts<'t>(
+    found: &Found<'_>,
+    table: &'t MountTable,
+) -> impl Iterator<Item = &'t Mount> + use<'t> {
     let data = found.object.data();
-    let home = table.iter().filter(|mount| data.starts_with(&mount.mount_point)).max_by_key(|mount| mount.mount_point.components().count());
+    let home = table
+        .iter()
+        .filter(|mount| data.starts_with(&mount.mount_point))
+        .max_by_key(|mount| mount.mount_point.components().count());
     let place = home.and_then(|home| {
         let below = data.strip_prefix(&home.mount_point).ok()?;
         Some((home.major, home.minor, home.root.join(below)))
     });
-    table.iter().filter(move |mount| place.as_ref().is_some_and(|(major, minor, root)| {
-        (mount.major, mount.minor) == (*major, *minor) && mount.root == *root
-    }))
+    table.iter().filter(move |mount| {
+        place
+            .as_ref()
+            .is_some_and(|(major, minor, root)| (mount.major, mount.minor) == (*major, *minor) && mount.root == *root)
+    })
 }
 
 /// Every place where a volume is mounted or shown, staging included.

@@ -47,7 +47,8 @@ impl Core {
         let wanted = Staged {
             path: path.clone(),
             capability: capability_hash(&request.capability),
-            read_only: request.capability.mode.is_read_only() || attachment.is_some_and(|attachment| attachment.read_only),
+            read_only: request.capability.mode.is_read_only()
+                || attachment.is_some_and(|attachment| attachment.read_only),
         };
         let (flags, owner) = match &request.capability.access {
             Access::Block => (MountFlags::default(), None),
@@ -166,7 +167,9 @@ fn adopt_mount(status: &LoopStatus, table: &MountTable, path: &Path) -> Result<(
     let mut mounts = mounts_of_loop(table, &status.device).peekable();
     let device = status.device.path.display();
     if mounts.peek().is_none() {
-        return Err(Error::busy(format!("the volume's image is attached to {device}, which nobody mounted; detach it (losetup -d)")));
+        return Err(Error::busy(format!(
+            "the volume's image is attached to {device}, which nobody mounted; detach it (losetup -d)"
+        )));
     }
     match table.top(path) {
         Some(top) if mounts.any(|mount| mount.id == top.id) => Ok(()),
@@ -179,13 +182,21 @@ fn stage_device(staging: &Staging<'_>) -> Result<(), Error> {
     let image = open_image(found, &record.id)?;
     if let Some(status) = device_of(&image)?.attached {
         if status.offset != 0 || status.size_limit != 0 {
-            return Err(Error::precondition(format!("{} shows only a part of the volume's image", status.device.path.display())));
+            return Err(Error::precondition(format!(
+                "{} shows only a part of the volume's image",
+                status.device.path.display()
+            )));
         }
         status.device.refresh_capacity().map_err(fault::sys)?;
         return tune(&status.device, &record.tuning);
     }
     // No autoclear: a bind mount of the node does not hold the device open, and nothing else may (F.1).
-    let how = Attach { read_only: *read_only, autoclear: false, direct_io: record.tuning.direct_io, block_size: record.block_size };
+    let how = Attach {
+        read_only: *read_only,
+        autoclear: false,
+        direct_io: record.tuning.direct_io,
+        block_size: record.block_size,
+    };
     let attached = loopdev::attach(&image, how).map_err(fault::sys)?;
     failpoint::hit("stage.device_attached");
     tune(&attached.device, &record.tuning).map_err(Error::leaving_residue)
@@ -220,7 +231,9 @@ fn release_device(found: &Found<'_>, record: &VolumeRecord) -> Result<(), Error>
     };
     match done.map_err(|error| fault::sys(error).leaving_residue())? {
         Detach::Detached => Ok(()),
-        Detach::StillBusy => Err(Error::busy(format!("{} is still held open by someone", status.device.path.display()))),
+        Detach::StillBusy => {
+            Err(Error::busy(format!("{} is still held open by someone", status.device.path.display())))
+        }
     }
 }
 
@@ -234,7 +247,9 @@ pub(super) fn unmount(path: &Path) -> Result<(), Error> {
 pub(super) fn open_image(found: &Found<'_>, id: &str) -> Result<File, Error> {
     let path = found.object.image();
     File::options().read(true).write(true).open(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::precondition(format!("the image of volume {id} is missing; its record is there")),
+        std::io::ErrorKind::NotFound => {
+            Error::precondition(format!("the image of volume {id} is missing; its record is there"))
+        }
         _ => fault::io(format!("opening the image of volume {id}"), error),
     })
 }

@@ -49,7 +49,8 @@ impl Core {
         }
         // A block volume's staging path is a plain directory; only our note ties it to the volume.
         let staged = found.object.notes(&self.boot_id).staged;
-        let by_note = record.access == AccessKind::Block && staged.is_some_and(|staged| settled.starts_with(&staged.path));
+        let by_note =
+            record.access == AccessKind::Block && staged.is_some_and(|staged| settled.starts_with(&staged.path));
         if by_note { Ok(settled) } else { Err(missing()) }
     }
 

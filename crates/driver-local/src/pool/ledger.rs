@@ -146,7 +146,10 @@ impl Pool {
         let asked = if self.overcommit > 1.0 { wanted.size } else { wanted.need };
         let left = self.left(&ledger)?;
         if left < asked {
-            return Err(Error::no_space(format!("pool {:?} can promise {left} more bytes, {asked} are needed", self.name)));
+            return Err(Error::no_space(format!(
+                "pool {:?} can promise {left} more bytes, {asked} are needed",
+                self.name
+            )));
         }
         let number = ledger.next;
         ledger.next += 1;

@@ -26,8 +26,8 @@ pub use draft::Draft;
 pub use ledger::{Claim, Holding, Promise, Reservation, Space, available};
 pub use object::{Hold, HoldError, Object, ObjectLock};
 pub use open::OpenError;
-pub use recover::{Orphan, Recovered};
 pub(crate) use recover::{COPY_INTENT, DOOMED, INLINE_PREFIX};
+pub use recover::{Orphan, Recovered};
 
 use std::ffi::OsString;
 use std::fs;

@@ -13,11 +13,15 @@ use serde::de::DeserializeOwned;
 
 use crate::linux::SysError;
 use crate::linux::durable::{self, Lasting};
+use crate::linux::patience::{Next, Patience};
 use crate::record::{self, ReadError};
 
 const RECORD: &str = "record.json";
 const ATTACH: &str = "attach.json";
 const NOTES: &str = "node.json";
+
+/// How long a lock may look taken before it counts as taken.
+const LOCK_PATIENCE: Duration = Duration::from_millis(40);
 
 /// The directory of a volume, snapshot or group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,16 +60,15 @@ impl AsFd for ObjectLock {
 /// Takes a lock that may look taken for a moment: between fork and exec, a child of ours has copies of all our
 /// descriptors, and with them a lock that we have just given back.
 fn lock_soon(fd: &OwnedFd, operation: FlockOperation) -> Result<(), HoldError> {
-    const ATTEMPTS: u32 = 20;
-    for attempt in 0.. {
+    let mut patience = Patience::of(LOCK_PATIENCE);
+    loop {
         match rustix::fs::flock(fd, operation) {
             Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) if attempt < ATTEMPTS => std::thread::park_timeout(Duration::from_millis(2)),
-            Err(rustix::io::Errno::WOULDBLOCK) => break,
+            Err(rustix::io::Errno::WOULDBLOCK) if patience.wait() == Next::LookAgain => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(HoldError::Busy),
             Err(error) => return Err(HoldError::Io(error.into())),
         }
     }
-    Err(HoldError::Busy)
 }
 
 impl Object {
@@ -160,7 +163,11 @@ impl Object {
 
     /// Writes the notes; empty ones are no file, so that unstaging needs no space in a full pool.
     pub fn write_notes(&self, value: &record::NodeNotes) -> Result<(), SysError> {
-        if value.staged.is_none() && value.published.is_empty() { self.remove(NOTES) } else { self.write(NOTES, value, Lasting::Process) }
+        if value.staged.is_none() && value.published.is_empty() {
+            self.remove(NOTES)
+        } else {
+            self.write(NOTES, value, Lasting::Process)
+        }
     }
 
     fn remove(&self, name: &'static str) -> Result<(), SysError> {

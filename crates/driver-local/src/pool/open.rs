@@ -1,6 +1,6 @@
 //! Opening a pool: is this directory one, may we have it, and what can it do?
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,13 @@ pub enum OpenError {
     Absent { path: PathBuf },
     #[error("pool {path} is not a directory")]
     NotADirectory { path: PathBuf },
-    #[error("{path} is not empty and holds no {IDENTITY}: it is not a pool, and a pool is only made in an empty directory")]
+    #[error(
+        "{path} is not empty and holds no {IDENTITY}: it is not a pool, and a pool is only made in an empty directory"
+    )]
     NotAPool { path: PathBuf },
-    #[error("{path} is empty and is not a pool yet; is its disk mounted? Start once without --no-init to make a pool here")]
+    #[error(
+        "{path} is empty and is not a pool yet; is its disk mounted? Start once without --no-init to make a pool here"
+    )]
     NotMadeYet { path: PathBuf },
     #[error("pool {path} belongs to the driver {owner:?}, not to {ours:?}")]
     OtherDriver { path: PathBuf, owner: String, ours: String },
@@ -117,11 +121,9 @@ fn settle_root(path: &Path, missing: MissingPool) -> Result<PathBuf, OpenError> 
 fn identify(root: &Path, config: &Config) -> Result<PoolRecord, OpenError> {
     match record::read::<PoolRecord>(&root.join(IDENTITY)) {
         Ok(found) if found.driver == config.driver_name => Ok(found),
-        Ok(found) => Err(OpenError::OtherDriver {
-            path: root.to_owned(),
-            owner: found.driver,
-            ours: config.driver_name.clone(),
-        }),
+        Ok(found) => {
+            Err(OpenError::OtherDriver { path: root.to_owned(), owner: found.driver, ours: config.driver_name.clone() })
+        }
         Err(ReadError::Missing(_)) => found_pool(root, config),
         Err(source) => Err(OpenError::Identity { path: root.to_owned(), source }),
     }
@@ -164,20 +166,19 @@ fn take_instance_locks(root: &Path, role: Role) -> Result<Vec<OwnedFd>, OpenErro
 
 fn take_instance_lock(root: &Path, name: &str) -> Result<OwnedFd, OpenError> {
     let path = root.join(name);
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    // Held for reading, or the pool could not be remounted read-only while a driver runs.
+    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let fd = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).map_err(|error| io_at(root)(error.into()))?;
     if rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).is_err() {
         let holder = fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
         let holder = if holder.is_empty() { "(unknown)".to_owned() } else { holder };
         return Err(OpenError::InUse { path: root.to_owned(), holder });
     }
-    let mut file = File::from(fd);
     // The process id helps whoever meets the lock; on a full disk the lock holds without it.
-    let noted = file.set_len(0).and_then(|()| io::Write::write_all(&mut file, std::process::id().to_string().as_bytes()));
-    if let Err(error) = noted {
+    if let Err(error) = fs::write(&path, std::process::id().to_string()) {
         tracing::warn!(path = %path.display(), error = %error, "could not note the process id in the lock file");
     }
-    Ok(file.into())
+    Ok(fd)
 }
 
 fn probe(root: &Path) -> Result<Features, OpenError> {

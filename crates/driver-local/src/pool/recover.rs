@@ -118,7 +118,8 @@ impl Pool {
             if !object.dir().join(DOOMED).exists() {
                 continue;
             }
-            let target = object.record::<VolumeRecord>().ok().and_then(|record| record.inline).map(|inline| inline.target);
+            let target =
+                object.record::<VolumeRecord>().ok().and_then(|record| record.inline).map(|inline| inline.target);
             let places = target.into_iter().chain([object.private_staging()]);
             match places.map(|path| mounts::unmount_all(&path)).collect::<Result<Vec<_>, _>>() {
                 Ok(_) => {
@@ -197,7 +198,8 @@ fn loops_of(object: &Object) -> Result<Vec<loopdev::LoopStatus>, Error> {
             let backing = loopdev::BackingFile::of(&image).map_err(fault::sys)?;
             loopdev::find(backing).map_err(fault::sys)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        // A stray file among the directories is nobody's image.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
         Err(error) => Err(fault::io(format!("opening {}", object.image().display()), error)),
     }
 }

@@ -23,6 +23,7 @@ use rustix::mount::{
 pub use flags::{Access, BadFlag, BindOptions, MountFlags};
 
 use super::mountinfo::{MountTable, MountTableError, canonical_mount_point};
+use super::patience::{Next, Patience};
 use super::{SysError, ioctl};
 
 #[derive(Debug, thiserror::Error)]
@@ -221,16 +222,18 @@ pub fn unmount_all(target: &Path) -> Result<Unmounted, UnmountError> {
     Err(UnmountError::Contended(point))
 }
 
+/// How long a mount may look busy before it counts as in use.
+const BUSY_PATIENCE: Duration = Duration::from_millis(60);
+
 /// One layer. A child that this process is just starting holds copies of our descriptors for an instant, and so does
 /// udev when it looks at a device; a busy answer is believed only when it stays.
 fn unmount_patiently(point: &Path) -> Result<(), Errno> {
-    let mut pause = Duration::from_millis(1);
+    let mut patience = Patience::of(BUSY_PATIENCE);
     loop {
         match unmount(point, UnmountFlags::NOFOLLOW) {
-            Err(Errno::BUSY) if pause <= Duration::from_millis(32) => std::thread::sleep(pause),
+            Err(Errno::BUSY) if patience.wait() == Next::LookAgain => {}
             answer => return answer,
         }
-        pause *= 2;
     }
 }
 
