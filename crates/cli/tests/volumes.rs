@@ -1,5 +1,7 @@
 //! Volumes as a workload meets them: the real driver, real filesystems, real mounts.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says why by panicking")]
+
 mod rig;
 
 mod volumes {

@@ -25,6 +25,9 @@ use crate::serve::{ControllerService, IdentityService, NodeService, Shared};
 /// The largest message in either direction: what gRPC clients accept by default.
 const LARGEST_MESSAGE: usize = 4 << 20;
 
+/// How long clients have to close their connections after the last call has ended.
+const LINGER: Duration = Duration::from_millis(200);
+
 /// Which part of a driver a process serves. What it advertises does not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -146,15 +149,25 @@ impl Driver {
             self.shared.pipeline.operations.idle().await;
             Ok(())
         };
-        let out_of_time = async {
+        // A client may keep its connection open for as long as it likes; only running calls are worth waiting for.
+        let finished = async {
             let _ = stopped.await;
-            tokio::time::sleep(grace).await;
+            let quiet = async {
+                loop {
+                    self.shared.pipeline.operations.idle().await;
+                    tokio::time::sleep(LINGER).await;
+                    if self.running().is_empty() {
+                        return;
+                    }
+                }
+            };
+            // Out of time is told by what still runs.
+            let _ = tokio::time::timeout(grace, quiet).await;
         };
         tokio::select! {
             biased;
             result = drained => result,
-            () = out_of_time => match self.running() {
-                // Only clients that keep their connection open are left.
+            () = finished => match self.running() {
                 running if running.is_empty() => Ok(()),
                 running => Err(ServeError::Unfinished(running)),
             },

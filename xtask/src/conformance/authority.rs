@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::bail;
 use tokio::process::Command;
 
-use super::{Driver, Launch, Mode, build};
+use super::{Driver, Launch, Mode, Profile, build};
 use crate::disk::Scratch;
 use crate::report::Ending;
 
@@ -23,7 +23,7 @@ pub(super) async fn run() -> Ending {
 }
 
 async fn call(folder: &Path) -> anyhow::Result<()> {
-    let program = build().await?;
+    let program = build(Profile::Release).await?;
     let scratch = Scratch::make()?;
     let pool = scratch.path().join("pool");
     std::fs::create_dir(&pool)?;

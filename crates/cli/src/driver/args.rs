@@ -101,10 +101,12 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   One node, one pool:
-    orlop driver --endpoint unix:///run/orlop/csi.sock --node-id $(hostname) --pool /var/lib/orlop/pool
+    orlop driver --endpoint unix:///run/orlop/csi.sock --node-id $(hostname) \\
+        --pool /var/lib/orlop/pool
 
   A fast and a large pool, chosen by the class parameter \"pool\":
-    orlop driver --endpoint unix:///run/orlop/csi.sock --node-id n1 --pool fast=/mnt/nvme --pool large=/mnt/hdd
+    orlop driver --endpoint unix:///run/orlop/csi.sock --node-id n1 \\
+        --pool fast=/mnt/nvme --pool large=/mnt/hdd
 
   Ask it something:
     orlop csi --endpoint unix:///run/orlop/csi.sock info

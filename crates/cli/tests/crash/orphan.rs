@@ -44,7 +44,8 @@ impl StuckMkfs {
     /// Returns once the tool has its device open.
     async fn wait_until_it_runs(&self) {
         let started = self.started.clone();
-        let said = tokio::task::spawn_blocking(move || File::open(started).unwrap().read_to_end(&mut Vec::new()).unwrap());
+        let said =
+            tokio::task::spawn_blocking(move || File::open(started).unwrap().read_to_end(&mut Vec::new()).unwrap());
         said.await.unwrap();
     }
 }

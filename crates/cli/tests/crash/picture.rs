@@ -99,7 +99,10 @@ impl Picture {
         for (number, mount) in table.below(&root).enumerate() {
             if mount.mount_point != scratch.path("pool") {
                 let place = mount.mount_point.strip_prefix(&root).unwrap().display();
-                self.note(format!("mount {number:02} at {place}"), if mount.is_read_only() { "read-only" } else { "writable" });
+                self.note(
+                    format!("mount {number:02} at {place}"),
+                    if mount.is_read_only() { "read-only" } else { "writable" },
+                );
             }
         }
     }
@@ -118,7 +121,6 @@ impl Picture {
         assert!(differences.is_empty(), "not as without the kill:\n{}", differences.join("\n"));
     }
 }
-
 
 /// How long a write may take before its filesystem counts as frozen.
 const PATIENCE: Duration = Duration::from_secs(30);

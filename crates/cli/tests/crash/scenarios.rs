@@ -106,9 +106,8 @@ fn creating() -> Vec<Scenario> {
             .undo([Step::Delete(vol)])
             .proof([up(vol), vec![Step::Fill(vol, DATA), Step::Holds(vol, DATA)]].concat())
     };
-    let deleted = |name, disk, vol: Vol| {
-        scenario(name, disk, [create(vol)], Step::Delete(vol)).undo(create(vol)).undone(up(vol))
-    };
+    let deleted =
+        |name, disk, vol: Vol| scenario(name, disk, [create(vol)], Step::Delete(vol)).undo(create(vol)).undone(up(vol));
     vec![
         made("create ext4", Disk::Ext4, EXT4),
         made("create thick", Disk::Ext4, THICK),
@@ -174,7 +173,8 @@ fn snapshots() -> Vec<Scenario> {
     };
     let in_use_cut = |name, disk, vol: Vol| {
         let copy = copy_of(vol);
-        let restore = vec![Step::Holds(vol, DATA), Step::Fill(vol, NEWER), Step::Create(copy, From::Snapshot(SNAPSHOT))];
+        let restore =
+            vec![Step::Holds(vol, DATA), Step::Fill(vol, NEWER), Step::Create(copy, From::Snapshot(SNAPSHOT))];
         scenario(name, disk, [in_use(vol)], Step::Snapshot(SNAPSHOT, vol))
             .undo([Step::DeleteSnapshot(SNAPSHOT)])
             .proof([restore, shows(copy, DATA), vec![Step::Holds(vol, NEWER)]].concat())
@@ -299,7 +299,8 @@ fn inline() -> Vec<Scenario> {
             .proof([Step::Fill(vol, DATA), Step::Holds(vol, DATA)])
     };
     let unpublished = |name, vol: Vol| {
-        scenario(name, Disk::Xfs, [vec![Step::PublishInline(vol)]], Step::Unpublish(vol)).undo([Step::PublishInline(vol)])
+        scenario(name, Disk::Xfs, [vec![Step::PublishInline(vol)]], Step::Unpublish(vol))
+            .undo([Step::PublishInline(vol)])
     };
     vec![
         published("publish inline", INLINE),

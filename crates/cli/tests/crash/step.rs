@@ -212,9 +212,13 @@ impl Step {
                 let group = ask::create_group(clients, name, &ids).await?;
                 Ok(Answer::of_snapshots(&group.group_snapshot_id, group.snapshots))
             }
-            Self::DeleteGroup(name, members) => ask::delete_group(clients, &group(name, *members)).await.map(Answer::of),
+            Self::DeleteGroup(name, members) => {
+                ask::delete_group(clients, &group(name, *members)).await.map(Answer::of)
+            }
             Self::Expand(vol, mib) => call::expand(clients, &vol.id(), mib * MIB).await.map(Answer::of),
-            Self::NodeExpand(vol) => call::node_expand(clients, &vol.id(), &vol.using(world).target).await.map(Answer::of),
+            Self::NodeExpand(vol) => {
+                call::node_expand(clients, &vol.id(), &vol.using(world).target).await.map(Answer::of)
+            }
             Self::Modify(vol) => {
                 let changes = map([("provisioning", "thick"), ("readAheadKiB", READ_AHEAD_KIB)]);
                 ask::modify(clients, &vol.id(), changes).await.map(Answer::of)
@@ -240,13 +244,22 @@ impl Step {
     fn look(&self, world: &World) {
         match self {
             Self::Fill(vol, seed) => {
-                let mut file = File::options().write(true).create(vol.shape != Shape::Block).truncate(false).open(vol.data(world)).unwrap();
+                let mut file = File::options()
+                    .write(true)
+                    .create(vol.shape != Shape::Block)
+                    .truncate(false)
+                    .open(vol.data(world))
+                    .unwrap();
                 file.write_all(&pattern(seed, vol.data_bytes())).unwrap();
                 file.sync_all().unwrap();
             }
             Self::Holds(vol, seed) => {
                 let found = fs::read(vol.data(world)).unwrap();
-                assert!(found.starts_with(&pattern(seed, vol.data_bytes())), "the data of {} is not {seed:?}", vol.name);
+                assert!(
+                    found.starts_with(&pattern(seed, vol.data_bytes())),
+                    "the data of {} is not {seed:?}",
+                    vol.name
+                );
             }
             Self::HasRoom(vol, mib) => {
                 let found = fs_bytes(&vol.using(world).target) / MIB;
@@ -260,7 +273,10 @@ impl Step {
                 assert_ne!(uuid(one), uuid(other), "two filesystems with one identity");
             }
             Self::IsModified(vol) => {
-                assert!(crate::rig::world::on_disk(&world.image(&vol.id())) >= vol.mib * MIB, "not all blocks are there");
+                assert!(
+                    crate::rig::world::on_disk(&world.image(&vol.id())) >= vol.mib * MIB,
+                    "not all blocks are there"
+                );
                 let sys = format!("/sys/block/loop{}/queue/read_ahead_kb", world.device(&vol.id()).device.index);
                 assert_eq!(fs::read_to_string(sys).unwrap().trim(), READ_AHEAD_KIB);
             }

@@ -43,7 +43,10 @@ fn the_help_of_driver_reads_as_agreed() {
         return;
     }
     let want = fs::read_to_string(&file).unwrap_or_default();
-    assert!(got == want, "help differs from tests/golden/driver_help.txt; to accept it, run with UPDATE_GOLDEN=1. Now:\n{got}");
+    assert!(
+        got == want,
+        "help differs from tests/golden/driver_help.txt; to accept it, run with UPDATE_GOLDEN=1. Now:\n{got}"
+    );
 }
 
 #[test]
@@ -120,10 +123,14 @@ fn a_configuration_file_is_checked_like_flags_and_a_flag_wins() {
         let output = orlop(&[&config]);
         let shown = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{shown}");
-        assert!(shown.starts_with("orlop driver: ") && shown.contains(words) && shown.contains("driver.toml"), "{shown}");
+        assert!(
+            shown.starts_with("orlop driver: ") && shown.contains(words) && shown.contains("driver.toml"),
+            "{shown}"
+        );
     }
     let pool = scratch.path("pool");
-    fs::write(&file, format!("endpoints = [\"unix:///nowhere/csi.sock\"]\nnode_id = \"a b\"\npools = [{pool:?}]\n")).unwrap();
+    fs::write(&file, format!("endpoints = [\"unix:///nowhere/csi.sock\"]\nnode_id = \"a b\"\npools = [{pool:?}]\n"))
+        .unwrap();
     refused(&[&config], &["node id \"a b\""]);
     refused(&[&config, "--node-id=also bad"], &["node id \"also bad\""]);
 }

@@ -137,7 +137,11 @@ fn stray_files_in_a_pool_disturb_nothing() {
     std::os::unix::fs::symlink("/etc", pool.join("groups/link")).unwrap();
     let world = World::over(scratch, &Options::default());
     for name in ["volumes/lost", "volumes/notes.txt", "snapshots/vol-looks-like-one"] {
-        let said = world.driver.log().lines().any(|line| line.contains("ERROR") && line.contains(name) && line.contains("no record"));
+        let said = world
+            .driver
+            .log()
+            .lines()
+            .any(|line| line.contains("ERROR") && line.contains(name) && line.contains("no record"));
         assert!(said, "{name}: {}", world.driver.log());
     }
     run(async {

@@ -174,3 +174,28 @@ fn unreadable_notes_are_no_reason_to_lose_a_volume() {
     });
     world.end_clean();
 }
+
+#[test]
+fn a_volume_whose_record_is_damaged_while_in_use_can_still_be_taken_down() {
+    needs!(Ext4);
+    for capability in [mount("ext4"), block()] {
+        let mut world = World::plain(&Options::default());
+        run(async {
+            let clients = world.clients().await;
+            let id = create(&clients, "damaged", 32 * MIB, capability.clone()).await.unwrap().volume_id;
+            let using = Use::new(&world.scratch, &id, capability);
+            bring_up(&clients, &using).await.unwrap();
+            let path = world.volume(&id).join("record.json");
+            let whole = fs::read(&path).unwrap();
+            fs::write(&path, flip_a_byte(whole.clone())).unwrap();
+            unpublish(&clients, &using).await.unwrap();
+            unstage(&clients, &using).await.unwrap();
+            assert!(world.scratch.mounts().is_empty() && world.scratch.pool_loops().is_empty());
+            fs::write(&path, whole).unwrap();
+            detach(&clients, &id).await.unwrap();
+            delete(&clients, &id).await.unwrap();
+        });
+        world.driver.stop();
+        world.scratch.assert_clean();
+    }
+}

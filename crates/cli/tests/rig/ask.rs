@@ -67,7 +67,7 @@ pub fn publish_request(using: &Use) -> NodePublishVolumeRequest {
 pub fn inline_request(using: &Use, attributes: BTreeMap<String, String>) -> NodePublishVolumeRequest {
     let mut request = NodePublishVolumeRequest { staging_target_path: String::new(), ..publish_request(using) };
     request.volume_context = attributes;
-    request.volume_context.insert("csi.storage.k8s.io/ephemeral".to_owned(), "true".to_owned());
+    request.volume_context.insert(driver_sdk::keys::EPHEMERAL.to_owned(), "true".to_owned());
     request
 }
 
@@ -143,11 +143,8 @@ pub async fn available(clients: &Clients) -> u64 {
 }
 
 pub async fn modify(clients: &Clients, id: &str, changes: BTreeMap<String, String>) -> Result<(), Status> {
-    let request = ControllerModifyVolumeRequest {
-        volume_id: id.to_owned(),
-        mutable_parameters: changes,
-        ..Default::default()
-    };
+    let request =
+        ControllerModifyVolumeRequest { volume_id: id.to_owned(), mutable_parameters: changes, ..Default::default() };
     clients.controller.clone().controller_modify_volume(request).await.map(drop)
 }
 
@@ -220,5 +217,8 @@ pub async fn changed(clients: &Clients, base: &str, target: &str, from: i64, max
 
 fn ranges(blocks: Vec<BlockMetadata>) -> Vec<std::ops::Range<u64>> {
     let number = |value: i64| u64::try_from(value).unwrap();
-    blocks.into_iter().map(|block| number(block.byte_offset)..number(block.byte_offset) + number(block.size_bytes)).collect()
+    blocks
+        .into_iter()
+        .map(|block| number(block.byte_offset)..number(block.byte_offset) + number(block.size_bytes))
+        .collect()
 }

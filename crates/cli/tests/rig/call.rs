@@ -15,7 +15,10 @@ use super::NODE;
 /// A mount capability for one writer, with the filesystem named if not empty.
 pub fn mount(fs: &str) -> VolumeCapability {
     let volume = MountVolume { fs_type: fs.to_owned(), ..Default::default() };
-    VolumeCapability { access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }), access_type: Some(AccessType::Mount(volume)) }
+    VolumeCapability {
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+        access_type: Some(AccessType::Mount(volume)),
+    }
 }
 
 pub fn block() -> VolumeCapability {
@@ -109,7 +112,8 @@ pub async fn attach(clients: &Clients, using: &Use) -> Result<(), Status> {
 }
 
 pub async fn detach(clients: &Clients, id: &str) -> Result<(), Status> {
-    let request = ControllerUnpublishVolumeRequest { volume_id: id.to_owned(), node_id: NODE.to_owned(), ..Default::default() };
+    let request =
+        ControllerUnpublishVolumeRequest { volume_id: id.to_owned(), node_id: NODE.to_owned(), ..Default::default() };
     clients.controller.clone().controller_unpublish_volume(request).await.map(drop)
 }
 
@@ -160,7 +164,8 @@ pub async fn bring_down(clients: &Clients, using: &Use) -> Result<(), Status> {
 }
 
 pub async fn snapshot(clients: &Clients, name: &str, source: &str) -> Result<Snapshot, Status> {
-    let request = CreateSnapshotRequest { name: name.to_owned(), source_volume_id: source.to_owned(), ..Default::default() };
+    let request =
+        CreateSnapshotRequest { name: name.to_owned(), source_volume_id: source.to_owned(), ..Default::default() };
     let answer = clients.controller.clone().create_snapshot(request).await?;
     Ok(answer.into_inner().snapshot.expect("an answer has a snapshot"))
 }
@@ -172,7 +177,8 @@ pub async fn delete_snapshot(clients: &Clients, id: &str) -> Result<(), Status> 
 
 pub async fn expand(clients: &Clients, id: &str, size: u64) -> Result<ControllerExpandVolumeResponse, Status> {
     let range = CapacityRange { required_bytes: i64::try_from(size).unwrap(), limit_bytes: 0 };
-    let request = ControllerExpandVolumeRequest { volume_id: id.to_owned(), capacity_range: Some(range), ..Default::default() };
+    let request =
+        ControllerExpandVolumeRequest { volume_id: id.to_owned(), capacity_range: Some(range), ..Default::default() };
     clients.controller.clone().controller_expand_volume(request).await.map(tonic::Response::into_inner)
 }
 

@@ -1,7 +1,13 @@
 //! What the black-box tests of the driver share: pools on real filesystems, the real program as a process, clients on
 //! its socket, and the promise that nothing is left on the machine, whatever happens in a test.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, reason = "test support; each test file uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test support; each test file uses a part of it"
+)]
 
 pub mod ask;
 pub mod call;
@@ -87,7 +93,9 @@ impl Scratch {
         let how = Attach { read_only: false, autoclear: true, direct_io: false, block_size: 512 };
         let attached = loopdev::attach(&image, how).unwrap();
         let mut bytes = [0u8; 16];
-        bytes[..8].copy_from_slice(&std::fs::metadata(self.dir.path()).map(|m| std::os::unix::fs::MetadataExt::ino(&m)).unwrap().to_le_bytes());
+        bytes[..8].copy_from_slice(
+            &std::fs::metadata(self.dir.path()).map(|m| std::os::unix::fs::MetadataExt::ino(&m)).unwrap().to_le_bytes(),
+        );
         let how = Mkfs { uuid: Uuid::from_digest(bytes), sector_size: 512, lock: None };
         mkfs(fs, &attached.device.path, &how, std::time::Duration::from_secs(60)).unwrap();
         let mount = self.dir("pool");
@@ -224,14 +232,19 @@ impl Driver {
             shared.grown.notify_all();
         });
         let driver = Self { child, log, socket };
-        if driver.wait_for_log(" serving ") { Ok(driver) } else { Err(driver.log()) }
+        // As the text log and as the JSON log have it.
+        if driver.wait_for_any(&[" serving ", "\"serving\""]) { Ok(driver) } else { Err(driver.log()) }
     }
 
     /// Waits until the log has this text; false when the driver ended without it.
     pub fn wait_for_log(&self, wanted: &str) -> bool {
+        self.wait_for_any(&[wanted])
+    }
+
+    fn wait_for_any(&self, wanted: &[&str]) -> bool {
         let mut text = self.log.text.lock().unwrap();
         loop {
-            if text.0.contains(wanted) {
+            if wanted.iter().any(|wanted| text.0.contains(wanted)) {
                 return true;
             }
             if text.1 {

@@ -57,7 +57,8 @@ fn two_volumes_never_share_a_device_and_one_volume_never_has_two() {
         for using in uses.iter().chain(&uses) {
             bring_up(&clients, using).await.unwrap();
         }
-        let devices: std::collections::BTreeSet<PathBuf> = uses.iter().map(|using| world.device(&using.id).device.path).collect();
+        let devices: std::collections::BTreeSet<PathBuf> =
+            uses.iter().map(|using| world.device(&using.id).device.path).collect();
         assert_eq!(devices.len(), uses.len(), "{devices:?}");
         assert_eq!(world.scratch.pool_loops().len(), uses.len());
         for (number, using) in uses.iter().enumerate().step_by(2) {

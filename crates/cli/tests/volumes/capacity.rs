@@ -4,6 +4,7 @@ use std::fs;
 
 use csi::v1::{GetCapacityRequest, Topology, TopologyRequirement};
 use driver_local::linux::fs::FsType;
+use driver_sdk::testing::Clients;
 use tonic::Code;
 
 use crate::needs;
@@ -21,13 +22,23 @@ fn assert_near(got: u64, want: u64) {
     assert!(got.abs_diff(want) <= SMALL_CHANGE, "{got} is not about {want}");
 }
 
+/// As [`assert_near`], for space that a filesystem gives back in its own time (XFS after a deletion).
+async fn assert_comes_near(clients: &Clients, want: u64) {
+    for _ in 0..2000 {
+        if available(clients).await.abs_diff(want) <= SMALL_CHANGE {
+            return;
+        }
+    }
+    assert_near(available(clients).await, want);
+}
+
 #[test]
 fn thin_volumes_are_promised_no_more_than_the_pool_has() {
     needs!();
     let world = World::on(FsType::Ext4, GIB, &Options::default());
     run(async {
         let clients = world.clients().await;
-        let pool = rustix::fs::statvfs(&world.scratch.path("pool")).unwrap();
+        let pool = rustix::fs::statvfs(world.scratch.path("pool")).unwrap();
         let at_first = available(&clients).await;
         assert_near(at_first, pool.f_bavail * pool.f_frsize - 64 * MIB);
         let mut ids = Vec::new();
@@ -44,7 +55,16 @@ fn thin_volumes_are_promised_no_more_than_the_pool_has() {
 
         // Every promise is kept: all of them can be written to the end.
         for id in &ids {
-            tool("dd", ["if=/dev/zero", &format!("of={}", world.image(id).display()), "bs=1M", "count=100", "conv=notrunc,fsync"]);
+            tool(
+                "dd",
+                [
+                    "if=/dev/zero",
+                    &format!("of={}", world.image(id).display()),
+                    "bs=1M",
+                    "count=100",
+                    "conv=notrunc,fsync",
+                ],
+            );
         }
         refused(create(&clients, "one-more", 100 * MIB, block()).await, Code::ResourceExhausted, &["can promise"]);
         for id in &ids {
@@ -78,7 +98,7 @@ fn what_a_volume_writes_was_promised_before_and_what_it_discards_still_is() {
         assert_near(available(&clients).await, at_first - 256 * MIB);
         bring_down(&clients, &using).await.unwrap();
         delete(&clients, &using.id).await.unwrap();
-        assert_near(available(&clients).await, at_first);
+        assert_comes_near(&clients, at_first).await;
     });
     world.end_clean();
 }
@@ -107,9 +127,9 @@ fn a_volume_that_shares_extents_keeps_its_right_to_write_them_all_again() {
         modify(&clients, &volume.volume_id, thick).await.unwrap();
         assert!(available(&clients).await <= at_first - 256 * MIB - 320 * MIB);
         delete_snapshot(&clients, &cut.snapshot_id).await.unwrap();
-        assert_near(available(&clients).await, at_first - 320 * MIB);
+        assert_comes_near(&clients, at_first - 320 * MIB).await;
         delete(&clients, &volume.volume_id).await.unwrap();
-        assert_near(available(&clients).await, at_first);
+        assert_comes_near(&clients, at_first).await;
     });
     world.end_clean();
 }
@@ -141,9 +161,7 @@ fn capacity_is_asked_for_by_class_and_place() {
     let world = World::plain(&Options::args(["--max-volume-size", "1Gi"]));
     run(async {
         let clients = world.clients().await;
-        let place = |node: &str| {
-            Some(Topology { segments: map([(TOPOLOGY_KEY, node)]) })
-        };
+        let place = |node: &str| Some(Topology { segments: map([(TOPOLOGY_KEY, node)]) });
         let here = GetCapacityRequest { accessible_topology: place(NODE), ..Default::default() };
         let there = GetCapacityRequest { accessible_topology: place("node-2"), ..Default::default() };
         assert!(capacity(&clients, here).await.unwrap().available_capacity > 0);
@@ -166,8 +184,10 @@ fn a_volume_says_where_it_is_and_goes_nowhere_else() {
         let clients = world.clients().await;
         let place = |node: &str| Topology { segments: map([(TOPOLOGY_KEY, node)]) };
         let mut request = create_request("v", 16 * MIB, block());
-        request.accessibility_requirements =
-            Some(TopologyRequirement { requisite: vec![place("node-2"), place(NODE)], preferred: vec![place("node-2")] });
+        request.accessibility_requirements = Some(TopologyRequirement {
+            requisite: vec![place("node-2"), place(NODE)],
+            preferred: vec![place("node-2")],
+        });
         let volume = create_with(&clients, request.clone()).await.unwrap();
         assert_eq!(volume.accessible_topology, [place(NODE)]);
         delete(&clients, &volume.volume_id).await.unwrap();

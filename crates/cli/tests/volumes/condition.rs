@@ -159,3 +159,26 @@ fn a_volume_whose_filesystem_was_wiped_is_refused_and_not_formatted_again() {
     });
     world.end_clean();
 }
+
+#[test]
+fn a_staged_volume_whose_image_was_cut_short_is_abnormal_on_the_node_too() {
+    needs!();
+    let world = World::plain(&Options::default());
+    run(async {
+        let clients = world.clients().await;
+        let volume = create(&clients, "v", 16 * MIB, block()).await.unwrap();
+        let using = Use::new(&world.scratch, &volume.volume_id, block());
+        bring_up(&clients, &using).await.unwrap();
+        let health = async || stats(&clients, &using.id, &using.target).await.unwrap().volume_condition.unwrap();
+        assert!(!health().await.abnormal);
+        let image = fs::File::options().write(true).open(world.image(&using.id)).unwrap();
+        image.set_len(8 * MIB).unwrap();
+        let told = health().await;
+        assert!(told.abnormal && told.message.contains("its image has 8388608 bytes"), "{told:?}");
+        image.set_len(16 * MIB).unwrap();
+        assert!(!health().await.abnormal);
+        bring_down(&clients, &using).await.unwrap();
+        delete(&clients, &using.id).await.unwrap();
+    });
+    world.end_clean();
+}

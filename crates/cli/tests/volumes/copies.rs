@@ -122,8 +122,15 @@ fn a_clone_of_a_mounted_volume_mounts_beside_its_source() {
             assert_eq!(fs::read(second.target.join("file")).unwrap(), pattern(7, 1 << 20), "{fs}");
             uses.extend([source, clone, second]);
         }
-        let ids: std::collections::BTreeSet<String> =
-            uses.iter().map(|using| tool("blkid", ["-p", "-s", "UUID", "-o", "value", world.device(&using.id).device.path.to_str().unwrap()])).collect();
+        let ids: std::collections::BTreeSet<String> = uses
+            .iter()
+            .map(|using| {
+                tool(
+                    "blkid",
+                    ["-p", "-s", "UUID", "-o", "value", world.device(&using.id).device.path.to_str().unwrap()],
+                )
+            })
+            .collect();
         assert_eq!(ids.len(), uses.len(), "every filesystem has an identity of its own: {ids:?}");
         for using in &uses {
             bring_down(&clients, using).await.unwrap();
@@ -139,7 +146,9 @@ fn a_restore_to_a_larger_size_has_the_larger_filesystem() {
     let world = World::on(FsType::Xfs, 4 * GIB, &Options::default());
     run(async {
         let clients = world.clients().await;
-        for (fs, size, larger) in [("ext4", 64 * MIB, 160 * MIB), ("xfs", 300 * MIB, 512 * MIB), ("btrfs", 256 * MIB, 400 * MIB)] {
+        for (fs, size, larger) in
+            [("ext4", 64 * MIB, 160 * MIB), ("xfs", 300 * MIB, 512 * MIB), ("btrfs", 256 * MIB, 400 * MIB)]
+        {
             let volume = create(&clients, fs, size, mount(fs)).await.unwrap();
             let source = Use::new(&world.scratch, &volume.volume_id, mount(fs));
             bring_up(&clients, &source).await.unwrap();
@@ -182,7 +191,7 @@ fn a_snapshot_outlives_its_volume_and_the_volumes_made_from_it() {
         delete(&clients, &source.id).await.unwrap();
         world.restart(&Options::default()).await;
         let clients = world.clients().await;
-        assert_eq!(snapshots_of(&clients, &source.id, 0).await.unwrap(), [cut.snapshot_id.clone()]);
+        assert_eq!(snapshots_of(&clients, &source.id, 0).await.unwrap(), std::slice::from_ref(&cut.snapshot_id));
 
         for round in ["first", "second"] {
             let copy = restore(&clients, round, 0, "ext4", from_snapshot(&cut.snapshot_id)).await;

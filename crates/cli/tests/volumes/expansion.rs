@@ -17,7 +17,9 @@ fn an_idle_volume_grows_when_it_is_staged_the_next_time() {
     let world = World::plain(&Options::default());
     run(async {
         let clients = world.clients().await;
-        for (fs, size, larger) in [("ext4", 32 * MIB, 128 * MIB), ("xfs", 300 * MIB, 400 * MIB), ("btrfs", 256 * MIB, 384 * MIB)] {
+        for (fs, size, larger) in
+            [("ext4", 32 * MIB, 128 * MIB), ("xfs", 300 * MIB, 400 * MIB), ("btrfs", 256 * MIB, 384 * MIB)]
+        {
             let volume = create(&clients, fs, size, mount(fs)).await.unwrap();
             let using = Use::new(&world.scratch, &volume.volume_id, mount(fs));
             bring_up(&clients, &using).await.unwrap();

@@ -26,7 +26,10 @@ async fn data_survives(world: &World) {
         fs::create_dir(using.target.join("dir")).unwrap();
         fs::write(using.target.join("dir/file"), fs.repeat(10_000)).unwrap();
         bring_down(&clients, &using).await.unwrap();
-        assert!(!using.target.exists() && using.staging.exists(), "the target goes, the staging directory is the caller's");
+        assert!(
+            !using.target.exists() && using.staging.exists(),
+            "the target goes, the staging directory is the caller's"
+        );
         bring_up(&clients, &using).await.unwrap();
         assert_eq!(fs::read_to_string(using.target.join("dir/file")).unwrap(), fs.repeat(10_000));
         bring_down(&clients, &using).await.unwrap();
@@ -67,7 +70,11 @@ fn the_filesystem_is_the_one_that_was_named_or_the_default() {
             bring_down(&clients, &using).await.unwrap();
             delete(&clients, &using.id).await.unwrap();
         }
-        refused(create(&clients, "v", 64 * MIB, mount("ntfs")).await, Code::InvalidArgument, &["ntfs", "ext4, xfs, btrfs"]);
+        refused(
+            create(&clients, "v", 64 * MIB, mount("ntfs")).await,
+            Code::InvalidArgument,
+            &["ntfs", "ext4, xfs, btrfs"],
+        );
     });
     world.end_clean();
 }

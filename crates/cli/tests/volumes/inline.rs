@@ -17,10 +17,13 @@ fn an_inline_volume_is_made_by_publishing_and_gone_after_unpublishing() {
     run(async {
         let clients = world.clients().await;
         let using = Use::new(&world.scratch, "csi-0123", mount(""));
-        let request = inline_request(&using, map([("size", "48Mi"), ("csi.storage.k8s.io/pod.name", "pod")]));
+        let request = inline_request(&using, map([("size", "48Mi"), (driver_sdk::keys::POD_NAME, "pod")]));
         publish_with(&clients, request.clone()).await.unwrap();
         publish_with(&clients, request.clone()).await.unwrap();
-        assert!(fs_bytes(&using.target) > 32 * MIB && fs_bytes(&using.target) <= 48 * MIB, "the size is from the attributes");
+        assert!(
+            fs_bytes(&using.target) > 32 * MIB && fs_bytes(&using.target) <= 48 * MIB,
+            "the size is from the attributes"
+        );
         fs::write(using.target.join("file"), b"for now").unwrap();
         assert!(list(&clients, 0, "").await.unwrap().entries.is_empty(), "nobody else knows of it");
 
@@ -58,6 +61,11 @@ fn an_inline_volume_can_be_readonly_another_filesystem_or_a_directory() {
             assert!(fs.is_none_or(|fs| found.trim() == fs), "{found}");
             unpublish(&clients, &using).await.unwrap();
         }
+        let using = Use::new(&world.scratch, "csi-r", mount("")).readonly();
+        publish_with(&clients, inline_request(&using, map([("size", "32Mi")]))).await.unwrap();
+        let wrote = fs::write(using.target.join("file"), b"x");
+        assert!(wrote.is_err_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem));
+        unpublish(&clients, &using).await.unwrap();
     });
     world.end_clean();
 }

@@ -41,7 +41,8 @@ fn pages_together_are_the_list_also_when_volumes_come_and_go_between_them() {
 
         let first = list(&clients, 4, "").await.unwrap();
         assert!(!first.next_token.is_empty());
-        let seen: Vec<String> = first.entries.iter().map(|entry| entry.volume.as_ref().unwrap().volume_id.clone()).collect();
+        let seen: Vec<String> =
+            first.entries.iter().map(|entry| entry.volume.as_ref().unwrap().volume_id.clone()).collect();
         // The last one seen, one before it and the next one go; others stay where they are.
         for id in [&whole[3], &whole[0], &whole[4]] {
             delete(&clients, id).await.unwrap();
@@ -75,7 +76,7 @@ fn all_snapshots_of_a_volume_are_listed_and_no_others() {
         for page in [0, 1, 2, 5] {
             assert_eq!(snapshots_of(&clients, &one, page).await.unwrap(), want);
         }
-        assert_eq!(snapshots_of(&clients, &two, 0).await.unwrap(), [of_two.clone()]);
+        assert_eq!(snapshots_of(&clients, &two, 0).await.unwrap(), std::slice::from_ref(&of_two));
         assert!(snapshots_of(&clients, "vol-none", 0).await.unwrap().is_empty());
         assert_eq!(snapshots_of(&clients, "", 2).await.unwrap().len(), 6);
         for id in of_one.iter().chain([&of_two]) {

@@ -38,7 +38,8 @@ fn read_ahead_changes_at_once_and_stays() {
         let clients = world.clients().await;
         for entry in list(&clients, 0, "").await.unwrap().entries {
             let id = entry.volume.unwrap().volume_id;
-            let is_block = fs::read_to_string(world.volume(&id).join("record.json")).unwrap().contains("\"access\": \"block\"");
+            let is_block =
+                fs::read_to_string(world.volume(&id).join("record.json")).unwrap().contains("\"access\": \"block\"");
             let using = Use::new(&world.scratch, &id, if is_block { block() } else { mount("ext4") });
             bring_up(&clients, &using).await.unwrap();
             assert_eq!(sysfs(&world, &id, "queue/read_ahead_kb"), "2048");

@@ -70,7 +70,8 @@ fn a_readonly_mount_is_readonly_from_its_first_moment() {
         stage(&clients, &using).await.unwrap();
         fs::write(using.staging.join("guarded"), b"original").unwrap();
         let reader = using.clone().at(world.scratch.path("targets/reader")).readonly();
-        let (path, done) = (reader.target.join("guarded"), std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)));
+        let (path, done) =
+            (reader.target.join("guarded"), std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)));
         let stop = std::sync::Arc::clone(&done);
         let attacker = std::thread::spawn(move || {
             let mut refusals = 0u32;

@@ -16,7 +16,7 @@ use driver_sdk::{Error, Source, failpoint};
 
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::freeze::{Frozen, Held};
+use crate::linux::freeze::{FreezeError, Frozen, Held};
 use crate::linux::mountinfo::MountTable;
 use crate::linux::{durable, image, loopdev, tree};
 use crate::params::Spec;
@@ -172,7 +172,11 @@ impl Core {
         let guard: Vec<OsString> =
             self.config.freeze_guard.iter().cloned().chain(mounts.iter().map(OsString::from)).collect();
         let frozen = Frozen::freeze(&guard, &mounts, self.config.freeze_budget);
-        frozen.map(Some).map_err(|error| Error::backend("freezing the volume for a consistent copy", error))
+        frozen.map(Some).map_err(|error| match error {
+            // Most likely another copy of the same volume, which ends soon.
+            FreezeError::AlreadyFrozen(_) => Error::busy(error.to_string()),
+            other => Error::backend("freezing the volume for a consistent copy", other),
+        })
     }
 
     /// A full copy of an image. Of one that nobody writes, what is copied stays copied across restarts.

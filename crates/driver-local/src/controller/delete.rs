@@ -54,7 +54,7 @@ impl Core {
 /// A mounted or shown volume stays. A loop device that nobody uses is let go.
 pub(crate) fn refuse_in_use(found: &Found<'_>, record: &VolumeRecord) -> Result<(), Error> {
     let table = MountTable::read().map_err(fault::sys)?;
-    let shown = crate::node::all_mounts(found, record, &table)?;
+    let shown = crate::node::all_mounts(found, &table)?;
     if let Some(place) = shown.first() {
         return Err(Error::precondition(format!(
             "volume {} is in use at {}; unpublish and unstage it first",

@@ -114,11 +114,11 @@ impl Core {
 
     /// Where the volume is published, from the mount table, with what the notes add.
     pub fn published(&self, id: &VolumeId) -> Result<Vec<Publication>, Error> {
-        let (found, record) = self.volume(id)?;
+        let (found, _) = self.volume(id)?;
         let notes = found.object.notes(&self.boot_id);
         let table = MountTable::read().map_err(fault::sys)?;
         let staging = notes.staged.as_ref().map(|staged| staged.path.as_path());
-        let mut targets = super::all_mounts(&found, &record, &table)?;
+        let mut targets = super::all_mounts(&found, &table)?;
         targets.sort_unstable();
         targets.dedup();
         targets.retain(|target| Some(target.as_path()) != staging);
@@ -145,9 +145,8 @@ impl Core {
             return remove_target(&target);
         };
         let lock = self.hold(&found, Hold::Exclusive)?;
-        let record: VolumeRecord = found.object.record().map_err(fault::record)?;
         let table = MountTable::read().map_err(fault::sys)?;
-        if table.top(&target).is_some() && !super::all_mounts(&found, &record, &table)?.contains(&target) {
+        if table.top(&target).is_some() && !super::all_mounts(&found, &table)?.contains(&target) {
             return Err(Error::precondition(format!("what is mounted at {} is not volume {id}", target.display())));
         }
         unmount(&target)?;

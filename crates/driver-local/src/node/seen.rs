@@ -10,7 +10,6 @@ use crate::core::Found;
 use crate::fault;
 use crate::linux::loopdev::{self, BackingFile, LoopDevice, LoopStatus};
 use crate::linux::mountinfo::{Mount, MountTable};
-use crate::record::{AccessKind, Kind, VolumeRecord};
 
 /// A volume's image and the loop device on it.
 #[derive(Debug)]
@@ -71,26 +70,19 @@ pub(super) fn directory_mounts<'t>(
     })
 }
 
-/// Every place where a volume is mounted or shown, staging included.
-pub(crate) fn all_mounts(found: &Found<'_>, record: &VolumeRecord, table: &MountTable) -> Result<Vec<PathBuf>, Error> {
-    if record.kind != Kind::Image {
-        return shown_directories(found, table);
-    }
+/// Every place where a volume is mounted or shown, staging included. Its record is not asked: what is shown must be
+/// found, and taken down, also when the record is damaged.
+pub(crate) fn all_mounts(found: &Found<'_>, table: &MountTable) -> Result<Vec<PathBuf>, Error> {
+    let mut places = shown_directories(found, table)?;
     let image = match File::open(found.object.image()) {
         Ok(image) => image,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(places),
         Err(error) => return Err(fault::io("opening the volume's image", error)),
     };
     let backing = BackingFile::of(&image).map_err(fault::sys)?;
-    let mut places = Vec::new();
-    for status in loopdev::find(backing).map_err(fault::sys)? {
-        let device = &status.device;
-        match record.access {
-            AccessKind::Mount => places.extend(mounts_of_loop(table, device).map(|mount| mount.mount_point.clone())),
-            AccessKind::Block => {
-                places.extend(table.of_block_node(device.major, device.minor).map(|mount| mount.mount_point.clone()));
-            }
-        }
+    for LoopStatus { device, .. } in loopdev::find(backing).map_err(fault::sys)? {
+        places.extend(mounts_of_loop(table, &device).map(|mount| mount.mount_point.clone()));
+        places.extend(table.of_block_node(device.major, device.minor).map(|mount| mount.mount_point.clone()));
     }
     Ok(places)
 }

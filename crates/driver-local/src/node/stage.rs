@@ -112,9 +112,8 @@ impl Core {
         };
         let Some(found) = self.find(Place::Volumes, id.as_str()) else { return nothing_mounted_at(&path, id) };
         let lock = self.hold(&found, Hold::Exclusive)?;
-        let record: VolumeRecord = found.object.record().map_err(fault::record)?;
         let table = MountTable::read().map_err(fault::sys)?;
-        let shown = super::all_mounts(&found, &record, &table)?;
+        let shown = super::all_mounts(&found, &table)?;
         if let Some(other) = shown.iter().find(|place| **place != path) {
             // Tearing down under a workload would be worse than any error; a repeat after unpublishing succeeds.
             return Err(Error::busy(format!("volume {id} is still shown at {}; unpublish it first", other.display())));
@@ -124,9 +123,7 @@ impl Core {
         }
         unmount(&path)?;
         failpoint::hit("unstage.unmounted");
-        if record.kind == Kind::Image {
-            release_device(&found, &record)?;
-        }
+        release_device(&found)?;
         failpoint::hit("unstage.released");
         // Nothing shows the volume any more, so nothing is left to be noted.
         let notes = NodeNotes { boot_id: self.boot_id.clone(), ..Default::default() };
@@ -151,7 +148,7 @@ impl Core {
             (Some(status), _) => {
                 adopt_mount(status, &table, path)?;
                 unmount(path)?;
-                release_device(found, record)?;
+                release_device(found)?;
             }
             (None, _) if table.top(path).is_some() => {
                 return Err(Error::precondition(format!("something else is mounted at {}", path.display())));
@@ -215,8 +212,8 @@ fn stage_directory(staging: &Staging<'_>) -> Result<(), Error> {
     mounts::bind(&found.object.data(), path, options).map_err(|error| Error::backend("mounting the directory", error))
 }
 
-/// Lets go of the volume's device once nothing shows it.
-fn release_device(found: &Found<'_>, record: &VolumeRecord) -> Result<(), Error> {
+/// Lets go of the volume's device once nothing shows it. A device that goes by itself is only waited for.
+fn release_device(found: &Found<'_>) -> Result<(), Error> {
     let image = match File::open(found.object.image()) {
         Ok(image) => image,
         // A volume that lost its image has nothing left to let go of, and must not be stuck on the node for it.
@@ -225,9 +222,10 @@ fn release_device(found: &Found<'_>, record: &VolumeRecord) -> Result<(), Error>
     };
     let device = device_of(&image)?;
     let Some(status) = device.attached else { return Ok(()) };
-    let done = match record.access {
-        AccessKind::Block => loopdev::detach_and_wait(&status.device, device.backing, LOOP_PATIENCE),
-        AccessKind::Mount => loopdev::wait_until_free(device.backing, LOOP_PATIENCE),
+    let done = if status.autoclear {
+        loopdev::wait_until_free(device.backing, LOOP_PATIENCE)
+    } else {
+        loopdev::detach_and_wait(&status.device, device.backing, LOOP_PATIENCE)
     };
     match done.map_err(|error| fault::sys(error).leaving_residue())? {
         Detach::Detached => Ok(()),

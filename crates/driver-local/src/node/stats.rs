@@ -44,7 +44,7 @@ impl Core {
         }
         let settled = settled(path).map_err(|_| missing())?;
         let table = MountTable::read().map_err(fault::sys)?;
-        if super::all_mounts(found, record, &table)?.contains(&settled) {
+        if super::all_mounts(found, &table)?.contains(&settled) {
             return Ok(settled);
         }
         // A block volume's staging path is a plain directory; only our note ties it to the volume.

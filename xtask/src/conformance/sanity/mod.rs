@@ -69,7 +69,7 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
         sanity: go.install(SUITE, SUITE_VERSION, &home.join("bin"))?,
         driver: match &args.driver {
             Some(program) => program.clone(),
-            None => build().await?,
+            None => build(Profile::Release).await?,
         },
         fixtures: crate::root().join("tests/conformance"),
         logs,
@@ -92,15 +92,34 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
     Ok(())
 }
 
-/// The driver as users get it.
-pub(crate) async fn build() -> anyhow::Result<PathBuf> {
+/// Which build of the program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Profile {
+    /// As `cargo run --release` builds it.
+    Release,
+    /// As it is shipped: smaller, and slower to build.
+    Dist,
+}
+
+impl Profile {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dist => "dist",
+        }
+    }
+}
+
+/// Builds the program as users get it.
+pub(crate) async fn build(profile: Profile) -> anyhow::Result<PathBuf> {
+    let profile = profile.name();
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "-p", "orlop"]).current_dir(crate::root()).kill_on_drop(true);
+    cargo.args(["build", "--profile", profile, "-p", "orlop"]).current_dir(crate::root()).kill_on_drop(true);
     let status = cargo.status().await?;
     if !status.success() {
-        bail!("cargo build --release -p orlop: {status}");
+        bail!("cargo build --profile {profile} -p orlop: {status}");
     }
-    Ok(crate::target().join("release/orlop"))
+    Ok(crate::target().join(profile).join("orlop"))
 }
 
 impl Suite {
