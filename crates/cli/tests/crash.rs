@@ -1,6 +1,8 @@
 //! The driver dies by SIGKILL at every failpoint of every mutating call (spec G, "Done when" 3): a repeat of the call
 //! ends where an undisturbed call ends, the opposite call leaves nothing, and data is as it was.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test, with its support in other functions")]
+
 mod rig;
 
 #[path = "crash/drill.rs"]

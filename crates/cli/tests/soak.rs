@@ -45,12 +45,18 @@ struct Tally {
 enum Ending {
     Ok,
     Refused(i32),
+    CutOff,
 }
 
 impl Tally {
     fn note(&mut self, method: Method, answer: Result<(), Status>) {
         let ending = match answer {
             Ok(()) => Ending::Ok,
+            // A server that was busy for a while takes many given-up calls for an attack and cuts the connection. That
+            // is no answer of the driver; only a broken connection has a cause on this side.
+            Err(status) if status.code() == Code::Unknown && std::error::Error::source(&status).is_some() => {
+                Ending::CutOff
+            }
             Err(status) => {
                 if matches!(status.code(), Code::Internal | Code::Unknown | Code::DataLoss | Code::Unimplemented) {
                     self.bugs.insert(format!("{method:?}: {status:?}"));
@@ -65,6 +71,7 @@ impl Tally {
         for ((method, ending), count) in &self.endings {
             let ending = match ending {
                 Ending::Ok => "OK".to_owned(),
+                Ending::CutOff => "the connection broke".to_owned(),
                 Ending::Refused(code) => format!("{:?}", Code::from(*code)),
             };
             println!("{count:7} {method:?}: {ending}");

@@ -38,7 +38,11 @@ impl fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         for (key, value) in self.0 {
-            if TOKEN_KEYS.contains(&key.as_str()) { map.entry(key, &Hidden) } else { map.entry(key, value) };
+            if TOKEN_KEYS.contains(&key.as_str()) {
+                map.entry(key, &Hidden)
+            } else {
+                map.entry(key, value)
+            };
         }
         map.finish()
     }

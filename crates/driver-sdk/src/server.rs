@@ -25,6 +25,10 @@ use crate::serve::{ControllerService, IdentityService, NodeService, Shared};
 /// The largest message in either direction: what gRPC clients accept by default.
 const LARGEST_MESSAGE: usize = 4 << 20;
 
+/// Calls that a client may abandon at once without losing its connection: a kubelet with many pods gives up on many
+/// calls in one moment, and those it still waits for must not suffer for it.
+const ABANDONED_CALLS: usize = 10_000;
+
 /// How long clients have to close their connections after the last call has ended.
 const LINGER: Duration = Duration::from_millis(200);
 
@@ -143,7 +147,10 @@ impl Driver {
             // The receiver lives as long as this function.
             let _ = stop.send(());
         };
-        let server = Server::builder().add_routes(self.routes(mode)).serve_with_incoming_shutdown(incoming, signal);
+        let server = Server::builder()
+            .http2_max_pending_accept_reset_streams(Some(ABANDONED_CALLS))
+            .add_routes(self.routes(mode))
+            .serve_with_incoming_shutdown(incoming, signal);
         let drained = async {
             server.await.map_err(ServeError::Transport)?;
             self.shared.pipeline.operations.idle().await;

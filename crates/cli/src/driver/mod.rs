@@ -14,6 +14,9 @@ use driver_local::LocalDriver;
 use driver_sdk::csi::Listener;
 use driver_sdk::{Identity, ServeError};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 use args::{LogFormat, Settings};
 
@@ -69,7 +72,8 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
         Some(address) => {
             let listener =
                 tokio::net::TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
-            tracing::info!(%address, "serving /metrics and /healthz");
+            let address = listener.local_addr().unwrap_or(address);
+            tracing::info!(%address, "answering /metrics and /healthz");
             let stopped = async move { drop(metrics_stopped.await) };
             Some(tokio::spawn(driver_sdk::metrics::serve(listener, driver.metrics(), stopped)))
         }
@@ -104,11 +108,17 @@ fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
+/// Parts below us that log every frame of every connection; they are heard only when something is wrong.
+const NOISY: [&str; 4] = ["h2", "hyper", "hyper_util", "tonic"];
+
 fn init_log(settings: &Settings) -> anyhow::Result<()> {
-    let log = tracing_subscriber::fmt().with_max_level(settings.log_level).with_writer(std::io::stderr);
+    let quiet = settings.log_level.min(LevelFilter::WARN);
+    let loud = Targets::new().with_default(settings.log_level).with_targets(NOISY.map(|target| (target, quiet)));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let log = tracing_subscriber::registry();
     let set = match settings.log_format {
-        LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Json => log.json().try_init(),
+        LogFormat::Text => log.with(lines.with_filter(loud)).try_init(),
+        LogFormat::Json => log.with(lines.json().with_filter(loud)).try_init(),
     };
-    set.map_err(|error| anyhow!(error)).context("starting the log")
+    set.context("starting the log")
 }

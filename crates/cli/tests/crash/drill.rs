@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use driver_local::linux::fs::FsType;
 use driver_sdk::testing::Clients;
 
-use crate::picture::{Picture, Without, assert_nothing_frozen};
+use crate::picture::{Picture, Without, assert_no_loops, assert_nothing_frozen};
 use crate::rig::world::World;
 use crate::rig::{Driver, GIB, Options, run};
 use crate::step::{Answer, Step, Vol};
@@ -189,6 +189,7 @@ async fn clear(scenario: &Scenario, world: &World) {
     down.extend(all.iter().filter_map(|step| step.removal()));
     steps(world, &world.clients().await, &down).await;
     world.scratch.assert_clean();
+    assert_no_loops(&world.scratch);
     let targets = fs::read_dir(world.scratch.dir("targets")).unwrap().count();
     assert_eq!(targets, 0, "targets are left");
 }

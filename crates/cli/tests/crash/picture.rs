@@ -122,6 +122,18 @@ impl Picture {
     }
 }
 
+/// Fails if a loop device has a file of the pool, be it one that was removed under it.
+#[track_caller]
+pub(crate) fn assert_no_loops(scratch: &Scratch) {
+    let pool = scratch.path("pool");
+    for entry in fs::read_dir("/sys/block").unwrap().map(Result::unwrap) {
+        // Only a device that is bound to a file has this attribute.
+        let Ok(file) = fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
+        let device = entry.file_name();
+        assert!(!Path::new(file.trim()).starts_with(&pool), "{} is left on {file}", device.display());
+    }
+}
+
 /// How long a write may take before its filesystem counts as frozen.
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -131,3 +131,44 @@ fn a_directory_cannot_be_a_device() {
     });
     world.end_clean();
 }
+
+#[test]
+fn subvolumes_that_a_workload_made_go_with_its_volume() {
+    needs!(Btrfs);
+    let world = World::on(FsType::Btrfs, GIB, &Options::default());
+    run(async {
+        let clients = world.clients().await;
+        let using = Use::new(&world.scratch, &create_directory(&clients, "v").await, mount(""));
+        bring_up(&clients, &using).await.unwrap();
+        fs::create_dir(using.target.join("dir")).unwrap();
+        for inner in ["dir/inner", "dir/inner/innermost"] {
+            tool("btrfs", ["subvolume", "create", using.target.join(inner).to_str().unwrap()]);
+        }
+        fs::write(using.target.join("dir/inner/innermost/file"), b"x").unwrap();
+        bring_down(&clients, &using).await.unwrap();
+        delete(&clients, &using.id).await.unwrap();
+    });
+    world.end_clean();
+}
+
+#[test]
+fn a_group_of_subvolumes_in_use_is_refused_since_two_snapshots_are_two_moments() {
+    needs!(Btrfs);
+    let world = World::on(FsType::Btrfs, GIB, &Options::default());
+    run(async {
+        let clients = world.clients().await;
+        let mut volumes = Vec::new();
+        for name in ["a", "b"] {
+            let using = Use::new(&world.scratch, &create_directory(&clients, name).await, mount(""));
+            bring_up(&clients, &using).await.unwrap();
+            volumes.push(using);
+        }
+        let ids: Vec<&str> = volumes.iter().map(|using| using.id.as_str()).collect();
+        refused(create_group(&clients, "g", &ids).await, Code::FailedPrecondition, &["cannot be stopped"]);
+        for using in &volumes {
+            bring_down(&clients, using).await.unwrap();
+            delete(&clients, &using.id).await.unwrap();
+        }
+    });
+    world.end_clean();
+}

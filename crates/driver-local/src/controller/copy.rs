@@ -137,6 +137,8 @@ impl Core {
                 // Alone it is what it would be after a power cut, provided that nothing is written meanwhile.
                 InUse::Raw(device) if pairs.len() == 1 => flush(&device)?,
                 InUse::Raw(_) => return Err(unstoppable(origin, "a raw device")),
+                // A snapshot of one subvolume is one moment by itself; of two it is two.
+                InUse::Directory if origin.kind == Kind::Subvolume && pairs.len() == 1 => {}
                 InUse::Directory => return Err(unstoppable(origin, "a directory")),
             }
         }
@@ -286,9 +288,10 @@ fn copies_instantly(pool: &Pool, origin: &Origin<'_>) -> bool {
 
 fn in_use(origin: &Origin<'_>, table: &MountTable) -> Result<InUse, Error> {
     match origin.kind {
-        Kind::Subvolume => Ok(InUse::Idle),
-        Kind::Directory if crate::node::shown_directories(&origin.found, table)?.is_empty() => Ok(InUse::Idle),
-        Kind::Directory => Ok(InUse::Directory),
+        Kind::Directory | Kind::Subvolume => {
+            let shown = crate::node::shown_directories(&origin.found, table)?;
+            Ok(if shown.is_empty() { InUse::Idle } else { InUse::Directory })
+        }
         Kind::Image => {
             let image = open(&origin.found.object.image())?;
             let backing = loopdev::BackingFile::of(&image).map_err(fault::sys)?;

@@ -132,10 +132,15 @@ fn release(attached: Attached, image: &File) -> Result<(), Error> {
     }
 }
 
-/// Formats. The intent is on disk before mkfs runs, and mkfs inherits the volume's lock: should we die, nobody touches
+/// Formats. The intent is noted before mkfs runs, and mkfs inherits the volume's lock: should we die, nobody touches
 /// the volume until mkfs has ended, and then it is made anew.
+///
+/// The intent's directory is not synced: what mkfs writes becomes visible in the image only by changes of the pool's
+/// filesystem that come after the intent's, and filesystems commit their changes in order. After a power cut the image
+/// is empty or the intent is there.
 fn make(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<u64, Error> {
-    write_format(staging, Format::Making { fs })?;
+    let intent = VolumeRecord { format: Format::Making { fs }, ..staging.record.clone() };
+    staging.found.object.draft_record(&intent).map_err(fault::sys)?;
     failpoint::hit("stage.mkfs_intended");
     let uuid = filesystem_uuid(staging);
     let how = Mkfs { uuid, sector_size: staging.record.block_size, lock: Some(staging.lock.as_fd()) };

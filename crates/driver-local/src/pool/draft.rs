@@ -1,9 +1,10 @@
 //! Building an object out of sight, and showing it by one rename.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use driver_sdk::{Error, failpoint};
 
@@ -119,10 +120,41 @@ pub(super) fn remove_object(object: &Object) -> Result<(), TreeError> {
     let members = (0..).map(|number| object.member(number)).take_while(|member| member.dir().is_dir());
     for part in members.chain([object.clone()]) {
         if is_subvolume(&part.data()) {
-            tree::subvolume_delete(part.dir(), "data".as_ref())?;
+            remove_subvolume(part.dir(), "data".as_ref())?;
         }
     }
     tree::remove_tree(object.dir())
+}
+
+/// Deletes a subvolume with those that its workload made in it, innermost first.
+fn remove_subvolume(parent: &Path, name: &OsStr) -> Result<(), TreeError> {
+    match tree::subvolume_delete(parent, name) {
+        Err(error) if error.is(rustix::io::Errno::NOTEMPTY) => {}
+        other => return Ok(other?),
+    }
+    for nested in nested_subvolumes(&parent.join(name))? {
+        if let (Some(parent), Some(name)) = (nested.parent(), nested.file_name()) {
+            remove_subvolume(parent, name)?;
+        }
+    }
+    Ok(tree::subvolume_delete(parent, name)?)
+}
+
+/// Subvolumes in a directory that are not inside another one. Links are not followed.
+fn nested_subvolumes(root: &Path) -> Result<Vec<PathBuf>, SysError> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder).map_err(SysError::on("list", &folder))? {
+            let entry = entry.map_err(SysError::on("list", &folder))?;
+            match entry.file_type() {
+                Ok(kind) if !kind.is_dir() => {}
+                _ if is_subvolume(&entry.path()) => found.push(entry.path()),
+                _ => waiting.push(entry.path()),
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The root of a subvolume has an inode number that no other directory of btrfs has.

@@ -135,7 +135,7 @@ impl Object {
         self.write(RECORD, value, Lasting::PowerCut)
     }
 
-    /// As [`Self::write_record`], for an object that is synced as a whole when it is shown.
+    /// As [`Self::write_record`], where something later makes the record's name durable.
     pub fn draft_record<T: Serialize>(&self, value: &T) -> Result<(), SysError> {
         self.write(RECORD, value, Lasting::PowerCutOnceDirectoryIsSynced)
     }

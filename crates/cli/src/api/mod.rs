@@ -1,0 +1,143 @@
+//! `orlop api`: the embedded Kubernetes API server, alone.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, anyhow, bail};
+use apiserver::auth::{Kubeconfig, Pki, StaticTokens, TokenSigner, UnixSeconds, kubeconfig, write_private};
+use apiserver::server::{TlsKeys, serve, tls};
+use apiserver::sources::{Clock, SystemEntropy};
+use apiserver::store::{Options, Store, UnixMillis};
+use apiserver::{Api, Settings};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Who signs service-account tokens, and for whom they are.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+/// How long requests may finish after the signal to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Serves the Kubernetes API for storage, without a cluster.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Directory of the objects and of the keys; made if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+
+    /// Loopback address to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    listen: SocketAddr,
+
+    /// Write a kubeconfig of an administrator to this file, readable by its owner only.
+    #[arg(long, value_name = "FILE")]
+    write_kubeconfig: Option<PathBuf>,
+
+    /// Least important messages to log: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: tracing::Level,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  orlop api --data ./state --write-kubeconfig ./kubeconfig
+  KUBECONFIG=./kubeconfig kubectl get storageclasses";
+
+pub(crate) fn run(args: Args) -> ExitCode {
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("orlop api: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: Args) -> anyhow::Result<()> {
+    if !args.listen.ip().is_loopback() {
+        bail!("--listen {}: only loopback addresses are served, such as 127.0.0.1:6443", args.listen);
+    }
+    let log = tracing_subscriber::fmt().with_max_level(args.log_level).with_writer(std::io::stderr).with_ansi(false);
+    log.try_init().map_err(|error| anyhow!(error)).context("starting the log")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(serve_api(args))
+}
+
+async fn serve_api(args: Args) -> anyhow::Result<()> {
+    let stop = told_to_stop()?;
+    private_directory(&args.data)?;
+    let store = Store::open(&args.data.join("store"), Options::default())
+        .with_context(|| format!("opening the store in {}", args.data.display()))?;
+    let now = UnixSeconds(i64::try_from(SystemClock.now().0 / 1000).context("reading the clock")?);
+    let pki = Pki::open(&args.data.join("pki"), &[], now).context("opening the keys")?;
+    let signer = TokenSigner::new(&pki.token_key_der(), ISSUER).context("opening the key of the tokens")?;
+
+    let listener = TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
+    let address = listener.local_addr().context("asking for the address")?;
+    let api = Api::start(Settings {
+        store,
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SystemEntropy::default()),
+        signer,
+        tokens: StaticTokens::default(),
+        address: address.to_string(),
+    })
+    .await
+    .context("preparing the store")?;
+    let config = tls(TlsKeys {
+        chain: vec![pki.server().certificate_der()],
+        key: pki.server().key_der(),
+        client_ca: pki.ca_der(),
+    })
+    .context("preparing TLS")?;
+    if let Some(file) = &args.write_kubeconfig {
+        let server = format!("https://{address}");
+        let text = kubeconfig(&Kubeconfig { name: "orlop", server: &server, ca_pem: pki.ca_pem(), client: pki.admin() });
+        write_private(file, text.as_bytes()).context("writing the kubeconfig")?;
+    }
+    tracing::info!(%address, data = %args.data.display(), "serving");
+    let background = {
+        let api = api.clone();
+        tokio::spawn(async move { api.run().await })
+    };
+    serve(listener, config, api.service(), stop, GRACE).await.context("serving")?;
+    background.await.context("the controllers")?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn private_directory(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| format!("making the directory {}", path.display()))
+}
+
+/// Ends at the first of the signals that mean "stop".
+fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for signals")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// The time of day of this machine.
+#[derive(Debug)]
+struct SystemClock;
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "this is the edge where the real clock comes in")]
+    fn now(&self) -> UnixMillis {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
