@@ -1,5 +1,6 @@
 //! `orlop`: Kubernetes storage in one program.
 
+mod api;
 mod csi;
 mod driver;
 
@@ -17,6 +18,7 @@ struct Orlop {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Api(api::Args),
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
     FreezeGuard(driver::GuardArgs),
@@ -24,6 +26,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Orlop::parse().command {
+        Command::Api(args) => api::run(args),
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
         Command::FreezeGuard(args) => driver::guard(&args),

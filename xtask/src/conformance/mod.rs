@@ -1,9 +1,10 @@
 //! `cargo xtask conformance`: the outside world's opinion of what we built.
 //!
-//! Three suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix) and
-//! `authority` (a grpc-go client that sends a socket path as `:authority`). All need Go, none needs anything installed
-//! before: modules are fetched by Go itself.
+//! Four suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
+//! grpc-go client that sends a socket path as `:authority`) and `api` (the API server's checklist and kubectl). None needs
+//! anything installed before but Go, which fetches its modules itself.
 
+mod api;
 mod authority;
 mod descriptors;
 mod driver;
@@ -37,6 +38,8 @@ enum Suite {
     Sanity(sanity::Args),
     /// Run a grpc-go client against `orlop driver`.
     Authority,
+    /// Run the API server's checklist and the real kubectl against `orlop api`.
+    Api,
 }
 
 pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Result<()> {
@@ -55,10 +58,12 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
         Some(Suite::Descriptors(args)) => report.section("descriptors", || descriptors::run(&go, &args)),
         Some(Suite::Sanity(args)) => sanity::run(&go, &args, &mut report).await?,
         Some(Suite::Authority) => authority(&mut report).await,
+        Some(Suite::Api) => api(&mut report).await,
         None => {
             report.section("descriptors", || descriptors::run(&go, &descriptors::Args::default()));
             authority(&mut report).await;
             sanity::run(&go, &sanity::Args::default(), &mut report).await?;
+            api(&mut report).await;
         }
     }
     report.close("conformance")
@@ -67,5 +72,11 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
 async fn authority(report: &mut Report) {
     let section = Report::begin("authority");
     let ending = authority::run().await;
+    report.end(section, ending);
+}
+
+async fn api(report: &mut Report) {
+    let section = Report::begin("api");
+    let ending = api::run().await;
     report.end(section, ending);
 }

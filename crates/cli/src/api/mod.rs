@@ -95,7 +95,8 @@ async fn serve_api(args: Args) -> anyhow::Result<()> {
     .context("preparing TLS")?;
     if let Some(file) = &args.write_kubeconfig {
         let server = format!("https://{address}");
-        let text = kubeconfig(&Kubeconfig { name: "orlop", server: &server, ca_pem: pki.ca_pem(), client: pki.admin() });
+        let text =
+            kubeconfig(&Kubeconfig { name: "orlop", server: &server, ca_pem: pki.ca_pem(), client: pki.admin() });
         write_private(file, text.as_bytes()).context("writing the kubeconfig")?;
     }
     tracing::info!(%address, data = %args.data.display(), "serving");
@@ -139,5 +140,25 @@ impl Clock for SystemClock {
     fn now(&self) -> UnixMillis {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_others_can_reach_is_refused_before_anything_is_made() {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let data = directory.path().join("data");
+        let args = Args {
+            data: data.clone(),
+            listen: SocketAddr::from(([0, 0, 0, 0], 0)),
+            write_kubeconfig: None,
+            log_level: tracing::Level::INFO,
+        };
+        let error = start(args).expect_err("the address is refused");
+        assert!(error.to_string().contains("only loopback addresses"), "{error}");
+        assert!(!data.exists());
     }
 }

@@ -1,0 +1,95 @@
+//! Admission: what the server changes or refuses because of *other* objects. Each plugin is a pure decision over injected
+//! look-ups. [`mutate`] runs before validation, [`validate`] after it, with quota last because it alone leaves a trace.
+
+mod limits;
+mod namespaces;
+mod nodes;
+mod quota;
+mod service_account;
+mod storage;
+
+#[cfg(test)]
+mod tests;
+
+pub use nodes::User;
+pub use quota::Charge;
+
+use crate::status::{ApiError, Resource};
+use serde_json::Value;
+
+/// Reads of the stored state. An empty namespace means a cluster-scoped kind. Objects are in the form they are served.
+pub trait Lookup {
+    fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value>;
+    fn list(&self, kind: &str, namespace: &str) -> Vec<Value>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+/// One write on its way in.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    pub operation: Operation,
+    /// The plural, as errors name it.
+    pub resource: Resource<'a>,
+    /// Empty for the main endpoint.
+    pub subresource: &'a str,
+    /// Empty for cluster-scoped kinds.
+    pub namespace: &'a str,
+    /// Empty while a name is still to be generated.
+    pub name: &'a str,
+    /// The stored object, of an update or a delete.
+    pub old: Option<&'a Value>,
+}
+
+impl Request<'_> {
+    pub(crate) fn forbidden(&self, why: &str) -> ApiError {
+        ApiError::forbidden(self.resource, self.name, why)
+    }
+
+    /// Whether this is `operation` on the main endpoint of a resource.
+    pub(crate) fn is(&self, operation: Operation, group: &str, plural: &str) -> bool {
+        self.is_any(group, plural) && self.operation == operation && self.subresource.is_empty()
+    }
+
+    pub(crate) fn is_any(&self, group: &str, plural: &str) -> bool {
+        self.resource == Resource::new(group, plural)
+    }
+}
+
+/// The plugins that may change the object, in the reference's order. `pick` answers a random number below its argument.
+pub fn mutate(
+    request: &Request<'_>,
+    object: &mut Value,
+    lookup: &dyn Lookup,
+    pick: &mut dyn FnMut(usize) -> usize,
+) -> Result<(), ApiError> {
+    namespaces::check(request, lookup)?;
+    service_account::mutate(request, object, lookup, pick)?;
+    nodes::taint(request, object);
+    storage::default_class(request, object, lookup);
+    storage::protect(request, object);
+    Ok(())
+}
+
+/// The plugins that only judge, in the reference's order. The answer is what to write to quotas before the object is
+/// stored; a dry run charges nothing.
+pub fn validate(request: &Request<'_>, object: &Value, lookup: &dyn Lookup) -> Result<Vec<Charge>, ApiError> {
+    limits::check(request, object, lookup)?;
+    storage::check_resize(request, object, lookup)?;
+    quota::check(request, object, lookup)
+}
+
+/// What nodes may not do, when the caller is one: NodeRestriction, off by default in the reference.
+pub fn restrict_node(request: &Request<'_>, object: Option<&Value>, user: &User<'_>) -> Result<(), ApiError> {
+    nodes::restrict(request, object, user)
+}
+
+/// The part of a DELETE that admission has a say in.
+pub fn check_delete(request: &Request<'_>, lookup: &dyn Lookup) -> Result<(), ApiError> {
+    namespaces::check(request, lookup)
+}

@@ -1,0 +1,106 @@
+//! Custom resources by themselves: rules, pruning, defaults, validation.
+
+use serde_json::{Value, json};
+
+use super::rule::{Rule, Subjects};
+use super::{defaults, prune, validate, version_priority};
+
+fn holds(rule: &str, new: Value, old: Option<Value>) -> bool {
+    let rule = Rule::parse(rule).expect("the rule is understood");
+    rule.holds(Subjects { new: &new, old: old.as_ref() })
+}
+
+#[test]
+fn the_six_shapes_of_the_snapshot_definitions_are_understood() {
+    assert!(!holds("self == oldSelf", json!("a"), Some(json!("b"))));
+    assert!(!holds("!has(oldSelf.f) || has(self.f)", json!({}), Some(json!({"f": 1}))));
+    let exactly_one = "(has(self.a) && !has(self.b)) || (!has(self.a) && has(self.b))";
+    assert!(holds(exactly_one, json!({"a": 1}), None));
+    assert!(!holds(exactly_one, json!({"a": 1, "b": 1}), None));
+    assert!(!holds("size(self) > 0", json!(""), None));
+    assert!(holds("has(self.name) && has(self.__namespace__)", json!({"name": "n", "namespace": "s"}), None));
+    let same = "self.name == oldSelf.name && self.__namespace__ == oldSelf.__namespace__";
+    assert!(!holds(same, json!({"name": "n", "namespace": "s"}), Some(json!({"name": "n", "namespace": "t"}))));
+}
+
+#[test]
+fn what_is_not_understood_is_not_guessed() {
+    for rule in
+        ["self.all(x, x > 1)", "self.a.startsWith('x')", "1 +", "has(self)", "(self == oldSelf", "'a\\n' == self"]
+    {
+        assert_eq!(Rule::parse(rule), None, "{rule}");
+    }
+    assert_eq!(Rule::parse(&"(".repeat(10_000)), None);
+    assert_eq!(Rule::parse(&"!".repeat(10_000)), None);
+}
+
+#[test]
+fn a_rule_about_change_needs_an_old_value() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"a": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "no"}]}},
+    });
+    assert!(validate::validate(&schema, &json!({"a": "1"}), None).is_empty());
+    assert!(validate::validate(&schema, &json!({"a": "1"}), Some(&json!({}))).is_empty());
+    let errors = validate::validate(&schema, &json!({"a": "2"}), Some(&json!({"a": "1"})));
+    assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a: Invalid value: \"2\": no"]);
+}
+
+#[test]
+fn unknown_fields_are_dropped_and_named_unless_they_are_preserved() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": {"a": {"type": "string"}}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    });
+    let mut object = json!({"kind": "K", "spec": {"a": "1", "b": 2}, "free": {"x": 1}, "map": {"k": "v"}, "more": 1});
+    let problems: Vec<String> = prune::prune(&schema, &mut object).iter().map(ToString::to_string).collect();
+    assert_eq!(object, json!({"kind": "K", "spec": {"a": "1"}, "free": {"x": 1}, "map": {"k": "v"}}));
+    assert_eq!(problems, ["unknown field \"spec.b\"", "unknown field \"more\""]);
+}
+
+#[test]
+fn defaults_fill_what_is_absent_and_reach_into_what_they_filled() {
+    let schema = json!({"properties": {
+        "spec": {"default": {}, "properties": {"a": {"default": 1}, "b": {"default": 2}}},
+    }});
+    let mut object = json!({});
+    defaults::fill(&schema, &mut object);
+    assert_eq!(object, json!({"spec": {"a": 1, "b": 2}}));
+}
+
+#[test]
+fn wrong_types_and_values_are_told_with_their_place() {
+    let schema = json!({
+        "type": "object",
+        "required": ["r"],
+        "properties": {
+            "a": {"type": "string"},
+            "b": {"type": "string", "enum": ["X", "Y"]},
+            "c": {"type": "integer", "minimum": 1},
+            "d": {"type": "array", "items": {"type": "string", "pattern": "^a+$"}},
+        },
+    });
+    let errors = validate::validate(&schema, &json!({"a": 5, "b": "Z", "c": 0, "d": ["b"]}), None);
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "r: Required value",
+            "a: Invalid value: \"integer\": a in body must be of type string: \"integer\"",
+            "b: Unsupported value: \"Z\": supported values: \"X\", \"Y\"",
+            "c: Invalid value: 0: c in body should be greater than or equal to 1",
+            "d[0]: Invalid value: \"b\": d[0] in body should match '^a+$'",
+        ]
+    );
+}
+
+#[test]
+fn versions_are_preferred_by_maturity_and_then_by_number() {
+    let mut versions = ["v1beta1", "v2", "v1", "v1alpha1", "x", "v1beta2"];
+    versions.sort_by_key(|version| std::cmp::Reverse(version_priority(version)));
+    assert_eq!(versions, ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "x"]);
+}

@@ -1,0 +1,196 @@
+//! Validation of custom objects by their schema: types, required fields, bounds, formats of the kind that storage uses,
+//! and rules.
+
+use serde_json::Value;
+
+use super::rule::{Rule, Subjects};
+use crate::kinds::read;
+use crate::status::FieldError;
+
+/// A value with its path and, in an update, the value it replaces.
+struct Place<'a> {
+    path: String,
+    value: &'a Value,
+    old: Option<&'a Value>,
+}
+
+pub(super) fn validate(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check(schema, &Place { path: String::new(), value: object, old }, &mut errors);
+    errors
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn check(schema: &Value, place: &Place<'_>, errors: &mut Vec<FieldError>) {
+    if place.value.is_null() && schema["nullable"] == true {
+        return;
+    }
+    if !fits(schema, place, errors) {
+        return;
+    }
+    match place.value {
+        Value::Object(_) => check_object(schema, place, errors),
+        Value::Array(_) => check_array(schema, place, errors),
+        Value::String(text) => check_text(schema, &place.path, text, errors),
+        Value::Number(_) => check_number(schema, place, errors),
+        Value::Null | Value::Bool(_) => {}
+    }
+    check_enum(schema, place, errors);
+    check_rules(schema, place, errors);
+}
+
+/// Whether the value has the type the schema wants; nothing else about it is worth saying if not.
+fn fits(schema: &Value, place: &Place<'_>, errors: &mut Vec<FieldError>) -> bool {
+    let found = type_of(place.value);
+    if schema["x-kubernetes-int-or-string"] == true {
+        if ["integer", "string"].contains(&found) {
+            return true;
+        }
+        let detail = format!("{} in body must be of type integer,string: {found:?}", place.path);
+        errors.push(FieldError::type_invalid(place.path.as_str(), found, detail));
+        return false;
+    }
+    let wanted = read::text(schema, "/type");
+    let fits = wanted.is_empty() || wanted == found || (wanted == "number" && found == "integer");
+    if !fits {
+        let detail = format!("{} in body must be of type {wanted}: {found:?}", place.path);
+        errors.push(FieldError::type_invalid(place.path.as_str(), found, detail));
+    }
+    fits
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+fn check_object(schema: &Value, place: &Place<'_>, errors: &mut Vec<FieldError>) {
+    for name in read::texts(schema, "/required") {
+        if place.value.get(name).is_none() {
+            errors.push(FieldError::required(join(&place.path, name), ""));
+        }
+    }
+    let count = place.value.as_object().map_or(0, serde_json::Map::len);
+    if read::number(schema, "/minProperties").is_some_and(|least| i64::try_from(count).is_ok_and(|count| count < least))
+    {
+        let detail = format!("{} in body should have at least {} properties", place.path, schema["minProperties"]);
+        errors.push(FieldError::invalid(place.path.as_str(), count, detail));
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, value) in place.value.as_object().into_iter().flatten() {
+        // Metadata has rules of its own.
+        if place.path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
+            continue;
+        }
+        let declared = properties.and_then(|properties| properties.get(name));
+        let additional = schema.get("additionalProperties").filter(|schema| schema.is_object());
+        if let Some(schema) = declared.or(additional) {
+            let old = place.old.and_then(|old| old.get(name));
+            check(schema, &Place { path: join(&place.path, name), value, old }, errors);
+        }
+    }
+}
+
+fn check_array(schema: &Value, place: &Place<'_>, errors: &mut Vec<FieldError>) {
+    let items = place.value.as_array().map(Vec::as_slice).unwrap_or_default();
+    let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    if let Some(least) = read::number(schema, "/minItems").filter(|least| count < *least) {
+        let detail = format!("{} in body should have at least {least} items", place.path);
+        errors.push(FieldError::invalid(place.path.as_str(), count, detail));
+    }
+    if let Some(most) = read::number(schema, "/maxItems").filter(|most| count > *most) {
+        errors.push(FieldError::too_many(place.path.as_str(), items.len(), usize::try_from(most).unwrap_or(0)));
+    }
+    for (index, value) in items.iter().enumerate() {
+        // Items of a list have no old value: nothing says which one is which.
+        check(&schema["items"], &Place { path: format!("{}[{index}]", place.path), value, old: None }, errors);
+    }
+}
+
+fn check_text(schema: &Value, path: &str, text: &str, errors: &mut Vec<FieldError>) {
+    let count = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+    if let Some(least) = read::number(schema, "/minLength").filter(|least| count < *least) {
+        let detail = format!("{path} in body should be at least {least} chars long");
+        errors.push(FieldError::invalid(path, text, detail));
+    }
+    if let Some(most) = read::number(schema, "/maxLength").filter(|most| count > *most) {
+        errors.push(FieldError::too_long(path, usize::try_from(most).unwrap_or(0)));
+    }
+    let pattern = read::text(schema, "/pattern");
+    if !pattern.is_empty() && !matches(pattern, text) {
+        errors.push(FieldError::invalid(path, text, format!("{path} in body should match '{pattern}'")));
+    }
+    if read::text(schema, "/format") == "date-time" && crate::kinds::Timestamp::parse(text).is_none() {
+        let detail = format!("{path} in body must be of type date-time: {text:?}");
+        errors.push(FieldError::invalid(path, text, detail));
+    }
+}
+
+/// Definitions with a pattern that cannot be read are refused, so one that cannot be read here matches nothing.
+fn matches(pattern: &str, text: &str) -> bool {
+    regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
+}
+
+fn check_number(schema: &Value, place: &Place<'_>, errors: &mut Vec<FieldError>) {
+    let number = place.value.as_f64().unwrap_or_default();
+    let (path, value) = (place.path.as_str(), place.value.clone());
+    if let Some(least) = schema["minimum"].as_f64() {
+        let exclusive = schema["exclusiveMinimum"] == true;
+        if number < least || (exclusive && number == least) {
+            let or_equal = if exclusive { "" } else { " or equal to" };
+            let detail = format!("{path} in body should be greater than{or_equal} {}", schema["minimum"]);
+            errors.push(FieldError::invalid(path, value.clone(), detail));
+        }
+    }
+    if let Some(most) = schema["maximum"].as_f64() {
+        let exclusive = schema["exclusiveMaximum"] == true;
+        if number > most || (exclusive && number == most) {
+            let or_equal = if exclusive { "" } else { " or equal to" };
+            let detail = format!("{path} in body should be less than{or_equal} {}", schema["maximum"]);
+            errors.push(FieldError::invalid(path, value, detail));
+        }
+    }
+}
+
+fn check_enum(schema: &Value, place: &Place<'_>, errors: &mut Vec<FieldError>) {
+    let Some(allowed) = schema.get("enum").and_then(Value::as_array) else { return };
+    if !allowed.contains(place.value) {
+        let shown: Vec<String> =
+            allowed.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+        let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
+        errors.push(FieldError::not_supported(place.path.as_str(), place.value.clone(), &shown));
+    }
+}
+
+fn check_rules(schema: &Value, place: &Place<'_>, errors: &mut Vec<FieldError>) {
+    for declared in read::list(schema, "/x-kubernetes-validations") {
+        let text = read::text(declared, "/rule");
+        // The definition was refused if a rule cannot be read.
+        let Some(rule) = Rule::parse(text) else { continue };
+        if rule.is_about_change() && place.old.is_none() {
+            continue;
+        }
+        if !rule.holds(Subjects { new: place.value, old: place.old }) {
+            let message = match read::text(declared, "/message") {
+                "" => format!("failed rule: {text}"),
+                message => message.to_owned(),
+            };
+            // Only scalars are shown; of the others, only what they are.
+            let shown = match place.value {
+                Value::Object(_) | Value::Array(_) => Value::from(type_of(place.value)),
+                scalar => scalar.clone(),
+            };
+            errors.push(FieldError::invalid(place.path.as_str(), shown, message));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Who gets in: credentials to a user, a user and a request to a decision.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use serde_json::Value;
+
+use super::PeerCertificate;
+use crate::auth::{
+    Authenticator, BoundKind, BoundObjects, Credentials, Impersonation, StaticTokens, TokenRequest, TokenSigner,
+    UnixSeconds, User, authorize_request, impersonate, request_token, token_review,
+};
+use crate::catalog;
+use crate::request::RequestInfo;
+use crate::verbs::{Core, Outcome};
+
+/// The door of the server.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    authenticator: Authenticator,
+}
+
+/// Objects that tokens are bound to, as stored now.
+struct Bound<'a>(&'a Core);
+
+impl BoundObjects for Bound<'_> {
+    fn find(&self, kind: BoundKind, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let plural = match kind {
+            BoundKind::ServiceAccount => "serviceaccounts",
+            BoundKind::Pod => "pods",
+            BoundKind::Secret => "secrets",
+            BoundKind::Node => "nodes",
+        };
+        let resource = catalog::built_in().resource("", "v1", plural)?;
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        self.0.load(resource, namespace, name).map(|live| Arc::new(live.object))
+    }
+}
+
+fn seconds(core: &Core) -> UnixSeconds {
+    UnixSeconds(core.now().seconds())
+}
+
+impl Gate {
+    pub(crate) fn new(signer: TokenSigner, tokens: StaticTokens) -> Self {
+        Self { authenticator: Authenticator::new(signer, tokens) }
+    }
+
+    pub(super) fn authenticate(
+        &self,
+        core: &Core,
+        certificate: Option<&PeerCertificate>,
+        headers: &HeaderMap,
+    ) -> Outcome<User> {
+        let credentials = Credentials {
+            certificate: certificate.map(|certificate| &*certificate.0),
+            authorization: headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()),
+        };
+        Ok(self.authenticator.authenticate(credentials, &Bound(core), seconds(core))?)
+    }
+
+    /// The user to go on with: another one, if the headers say so and the user may.
+    pub(super) fn impersonated(&self, core: &Core, user: User, headers: &HeaderMap) -> Outcome<User> {
+        let fields = headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        match Impersonation::from_headers(fields)? {
+            None => Ok(user),
+            Some(wanted) => Ok(core.rights.with(&core.store, |rbac| impersonate(rbac, &user, &wanted))?),
+        }
+    }
+
+    pub(super) fn authorize(&self, core: &Core, user: &User, info: &RequestInfo) -> Outcome<()> {
+        if user.is_master() {
+            return Ok(());
+        }
+        Ok(core.rights.with(&core.store, |rbac| authorize_request(rbac, user, info))?)
+    }
+
+    pub(super) fn request_token(&self, core: &Core, place: (&str, &str), body: &Value) -> Outcome<Value> {
+        let (namespace, name) = place;
+        let id = core.uid();
+        let request = TokenRequest { namespace, name, body, id: &id, now: seconds(core) };
+        Ok(request_token(self.authenticator.signer(), &request, &Bound(core))?)
+    }
+
+    pub(super) fn review_token(&self, core: &Core, body: &Value) -> Outcome<Value> {
+        Ok(token_review(&self.authenticator, body, &Bound(core), seconds(core))?)
+    }
+}

@@ -1,0 +1,183 @@
+//! The volumes of a pod and how its containers mount them.
+
+use super::claim::{self, ApiGroups};
+use super::labels::{invalid_each, total_size, validate_labels};
+use super::names;
+use super::read::{entries, items_mut, list, present, remove, set, set_default, set_default_text, text};
+use super::volume_source::validate_driver_name;
+use crate::status::FieldError;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Sources with files made from objects: what mode their files get.
+const FILE_MODE: i64 = 0o644;
+const TOKEN_SECONDS: i64 = 3600;
+
+pub(crate) fn default_volume(volume: &mut Value) {
+    let sources = entries(volume, "").into_iter().filter(|(key, value)| *key != "name" && !value.is_null());
+    if sources.count() == 0 {
+        set(volume, "/emptyDir", json!({}));
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        if present(volume, &format!("/{source}")).is_some() {
+            set_default(volume, &format!("/{source}/defaultMode"), FILE_MODE);
+        }
+    }
+    for source in items_mut(volume, "/projected/sources") {
+        if present(source, "/serviceAccountToken").is_some() {
+            set_default(source, "/serviceAccountToken/expirationSeconds", TOKEN_SECONDS);
+        }
+        for item in items_mut(source, "/downwardAPI/items") {
+            default_field(item);
+        }
+    }
+    for item in items_mut(volume, "/downwardAPI/items") {
+        default_field(item);
+    }
+    if present(volume, "/hostPath").is_some() {
+        set_default(volume, "/hostPath/type", "");
+    }
+    if present(volume, "/ephemeral/volumeClaimTemplate").is_some() {
+        claim::default_spec(volume, "/ephemeral/volumeClaimTemplate/spec");
+    }
+}
+
+fn default_field(item: &mut Value) {
+    if present(item, "/fieldRef").is_some() {
+        set_default_text(item, "/fieldRef/apiVersion", "v1");
+    }
+}
+
+pub(crate) fn validate(pod: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (index, volume) in list(pod, "/spec/volumes").iter().enumerate() {
+        let field = format!("spec.volumes[{index}]");
+        errors.extend(validate_source(volume, &field));
+        match text(volume, "/name") {
+            "" => errors.push(FieldError::required(format!("{field}.name"), "")),
+            name => {
+                let complaints = names::label(name);
+                if complaints.is_empty() && !seen.insert(name) {
+                    errors.push(FieldError::duplicate(format!("{field}.name"), name));
+                }
+                errors.extend(invalid_each(&format!("{field}.name"), name, complaints));
+            }
+        }
+    }
+    errors
+}
+
+fn validate_source(volume: &Value, field: &str) -> Vec<FieldError> {
+    let sources: Vec<(&str, &Value)> =
+        entries(volume, "").into_iter().filter(|(key, value)| *key != "name" && !value.is_null()).collect();
+    let Some((first, value)) = sources.first() else {
+        return vec![FieldError::required(field, "must specify a volume type")];
+    };
+    let mut errors = validate_one(first, value, &format!("{field}.{first}"));
+    for (other, _) in &sources[1..] {
+        let detail = "may not specify more than 1 volume type";
+        errors.push(FieldError::forbidden(format!("{field}.{other}"), detail));
+    }
+    errors
+}
+
+fn validate_one(source: &str, value: &Value, field: &str) -> Vec<FieldError> {
+    let required = |name: &str| {
+        let missing = text(value, &format!("/{name}")).is_empty();
+        missing.then(|| FieldError::required(format!("{field}.{name}"), "")).into_iter().collect()
+    };
+    match source {
+        "persistentVolumeClaim" => required("claimName"),
+        "secret" => required("secretName"),
+        "configMap" => required("name"),
+        "hostPath" => required("path"),
+        "csi" => {
+            let mut errors = validate_driver_name(text(value, "/driver"), &format!("{field}.driver"));
+            if present(value, "/nodePublishSecretRef").is_some() && text(value, "/nodePublishSecretRef/name").is_empty()
+            {
+                errors.push(FieldError::required(format!("{field}.nodePublishSecretRef.name"), ""));
+            }
+            errors
+        }
+        "ephemeral" => validate_ephemeral(value, &format!("{field}.volumeClaimTemplate")),
+        _ => Vec::new(),
+    }
+}
+
+/// A template may carry labels, annotations and a claim's spec.
+fn validate_ephemeral(value: &Value, field: &str) -> Vec<FieldError> {
+    let Some(template) = present(value, "/volumeClaimTemplate") else {
+        return vec![FieldError::required(field, "")];
+    };
+    let mut errors = validate_labels(template, "/metadata/labels", &format!("{field}.metadata.labels"));
+    for (key, given) in entries(template, "/metadata") {
+        if !["labels", "annotations"].contains(&key) && !given.is_null() {
+            errors.push(FieldError::forbidden(format!("{field}.metadata.{key}"), "cannot be set"));
+        }
+    }
+    if total_size(template, "/metadata/annotations") > 256 * 1024 {
+        errors.push(FieldError::too_long(format!("{field}.metadata.annotations"), 256 * 1024));
+    }
+    let mut spec = template["spec"].clone();
+    // A source in another namespace is never kept, so it is not checked either.
+    remove(&mut spec, "/dataSourceRef/namespace");
+    errors.extend(claim::validate_spec(&spec, &format!("{field}.spec"), ApiGroups::Checked));
+    errors
+}
+
+/// Mounts and devices of one container against the volumes of its pod.
+pub(crate) fn validate_mounts(pod: &Value, container: &Value, field: &str) -> Vec<FieldError> {
+    let volumes = list(pod, "/spec/volumes");
+    let volume = |name: &str| volumes.iter().find(|volume| text(volume, "/name") == name);
+    let devices = list(container, "/volumeDevices");
+    let mut errors = Vec::new();
+    let mut paths = BTreeSet::new();
+    for (index, mount) in list(container, "/volumeMounts").iter().enumerate() {
+        let field = format!("{field}.volumeMounts[{index}]");
+        let (name, path) = (text(mount, "/name"), text(mount, "/mountPath"));
+        if name.is_empty() {
+            errors.push(FieldError::required(format!("{field}.name"), ""));
+        }
+        if volume(name).is_none() {
+            errors.push(FieldError::not_found(format!("{field}.name"), name));
+        }
+        if path.is_empty() {
+            errors.push(FieldError::required(format!("{field}.mountPath"), ""));
+        }
+        if !paths.insert(path) {
+            errors.push(FieldError::invalid(format!("{field}.mountPath"), path, "must be unique"));
+        }
+        if devices.iter().any(|device| text(device, "/name") == name) {
+            let detail = "must not already exist in volumeDevices";
+            errors.push(FieldError::invalid(format!("{field}.name"), name, detail));
+        }
+    }
+    for (index, device) in devices.iter().enumerate() {
+        let field = format!("{field}.volumeDevices[{index}]");
+        errors.extend(validate_device(device, volume(text(device, "/name")), &field));
+    }
+    errors
+}
+
+fn validate_device(device: &Value, volume: Option<&Value>, field: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let name = text(device, "/name");
+    if name.is_empty() {
+        errors.push(FieldError::required(format!("{field}.name"), ""));
+    }
+    match volume {
+        None => errors.push(FieldError::not_found(format!("{field}.name"), name)),
+        Some(volume) => {
+            let block = ["/persistentVolumeClaim", "/ephemeral"].iter().any(|source| present(volume, source).is_some());
+            if !block {
+                let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+                errors.push(FieldError::invalid(format!("{field}.name"), name, detail));
+            }
+        }
+    }
+    if text(device, "/devicePath").is_empty() {
+        errors.push(FieldError::required(format!("{field}.devicePath"), ""));
+    }
+    errors
+}

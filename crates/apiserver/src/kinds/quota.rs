@@ -1,0 +1,140 @@
+//! ResourceQuota: how much a namespace may use. Its usage is counted by a controller and charged by admission.
+
+use super::cells::{self, AGE, Column, NAME, as_quantity};
+use super::labels::invalid_each;
+use super::read::{copy, entries, name, restore, set, texts, unchanged};
+use super::time::Timestamp;
+use super::{Policy, Rules, meta, names};
+use crate::schema::quantity::Quantity;
+use crate::status::FieldError;
+use serde_json::{Value, json};
+
+const COLUMNS: &[Column] = &[
+    NAME,
+    Column::text("Request", "Used and allowed requests."),
+    Column::text("Limit", "Used and allowed limits."),
+    AGE,
+];
+
+/// Resources without a prefix that can be limited.
+const STANDARD: [&str; 19] = [
+    "configmaps",
+    "cpu",
+    "ephemeral-storage",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "memory",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+    "requests.storage",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
+#[derive(Debug)]
+pub(crate) struct QuotaRules;
+
+impl Rules for QuotaRules {
+    fn policy(&self) -> Policy {
+        Policy::NAMESPACED
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        COLUMNS
+    }
+
+    fn row(&self, quota: &Value, now: Timestamp) -> Vec<Value> {
+        let (mut requests, mut limits) = (Vec::new(), Vec::new());
+        for (resource, hard) in entries(quota, "/status/hard") {
+            let shown = |value: Option<Quantity>| value.unwrap_or_else(Quantity::zero).to_string();
+            let used = quota.pointer("/status/used").and_then(|used| used.get(resource)).and_then(as_quantity);
+            let cell = format!("{resource}: {}/{}", shown(used), shown(as_quantity(hard)));
+            if resource.starts_with("limits.") { limits.push(cell) } else { requests.push(cell) }
+        }
+        vec![name(quota).into(), requests.join(", ").into(), limits.join(", ").into(), cells::age(quota, now)]
+    }
+
+    fn default(&self, quota: &mut Value) {
+        for resources in ["/spec/hard", "/status/hard", "/status/used"] {
+            cells::round_resources(quota, resources);
+        }
+    }
+
+    fn prepare_create(&self, quota: &mut Value, _now: Timestamp) {
+        set(quota, "/status", json!({}));
+    }
+
+    fn prepare_update(&self, quota: &mut Value, old: &Value, _now: Timestamp) {
+        restore(quota, old, "/status");
+    }
+
+    fn validate_create(&self, quota: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_create(quota, &self.policy());
+        errors.extend(validate_amounts(quota, "/spec/hard", "spec.hard"));
+        errors.extend(validate_scopes(quota));
+        errors
+    }
+
+    fn validate_update(&self, quota: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_core_update(quota, old);
+        errors.extend(validate_amounts(quota, "/spec/hard", "spec.hard"));
+        errors.extend(validate_scopes(quota));
+        if !unchanged(quota, old, "/spec/scopes") {
+            errors.push(FieldError::immutable("spec.scopes", copy(quota, "/spec/scopes")));
+        }
+        errors
+    }
+
+    fn validate_status_update(&self, quota: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_core_update(quota, old);
+        errors.extend(validate_amounts(quota, "/status/hard", "status.hard"));
+        errors.extend(validate_amounts(quota, "/status/used", "status.used"));
+        errors
+    }
+}
+
+fn validate_amounts(quota: &Value, pointer: &str, field: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (resource, amount) in entries(quota, pointer) {
+        let field = format!("{field}[{resource}]");
+        errors.extend(invalid_each(&field, resource, names::qualified(resource)));
+        if !resource.contains('/') && !STANDARD.contains(&resource) && !resource.contains("hugepages-") {
+            // A plain amount of storage is a resource of claims, but nothing a quota counts.
+            if resource != "storage" {
+                errors.push(FieldError::invalid(
+                    &field,
+                    resource,
+                    "must be a standard resource type or fully qualified",
+                ));
+            }
+            errors.push(FieldError::invalid(&field, resource, "must be a standard resource for quota"));
+        }
+        errors.extend(cells::validate_not_negative(amount, &field));
+    }
+    errors
+}
+
+fn validate_scopes(quota: &Value) -> Vec<FieldError> {
+    const SCOPES: [&str; 7] = [
+        "BestEffort",
+        "CrossNamespacePodAffinity",
+        "NotBestEffort",
+        "NotTerminating",
+        "PriorityClass",
+        "Terminating",
+        "VolumeAttributesClass",
+    ];
+    let scopes = texts(quota, "/spec/scopes").into_iter();
+    scopes
+        .filter(|scope| !SCOPES.contains(scope))
+        .map(|_| FieldError::invalid("spec.scopes", copy(quota, "/spec/scopes"), "unsupported scope"))
+        .collect()
+}

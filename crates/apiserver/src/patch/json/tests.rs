@@ -1,0 +1,118 @@
+//! JSON patch, case by case; outcomes were compared with the reference server's library on random patches.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn patched(document: Value, patch: Value) -> Result<Value, JsonPatchError> {
+    JsonPatch::decode(&patch)?.apply(&document)
+}
+
+fn why(document: Value, patch: Value) -> Inapplicable {
+    match patched(document, patch) {
+        Err(JsonPatchError::NotApplicable(why)) => why,
+        other => panic!("expected an inapplicable patch, got {other:?}"),
+    }
+}
+
+#[test]
+fn every_operation_does_what_the_rfc_says() {
+    let document = json!({"a": {"b": [1, 2]}, "c": "x"});
+    let patch = json!([
+        {"op": "test", "path": "/c", "value": "x"},
+        {"op": "add", "path": "/a/b/1", "value": 9},
+        {"op": "add", "path": "/a/b/-", "value": 3},
+        {"op": "remove", "path": "/a/b/0"},
+        {"op": "replace", "path": "/c", "value": "y"},
+        {"op": "copy", "from": "/c", "path": "/d"},
+        {"op": "move", "from": "/a/b", "path": "/e"},
+    ]);
+    assert_eq!(patched(document, patch), Ok(json!({"a": {}, "c": "y", "d": "y", "e": [9, 2, 3]})), "4.5");
+}
+
+#[test]
+fn a_failed_test_is_not_applicable() {
+    let patch = json!([{"op": "test", "path": "/metadata/name", "value": "q"}]);
+    let document = json!({"metadata": {"name": "c1"}});
+    assert_eq!(why(document, patch), Inapplicable::TestFailed("/metadata/name".to_owned()), "C060");
+}
+
+#[test]
+fn remove_of_a_missing_key_is_not_applicable_but_replace_adds_it() {
+    let document = json!({"labels": {"a": "1"}});
+    let remove = json!([{"op": "remove", "path": "/labels/none"}]);
+    assert!(matches!(why(document.clone(), remove), Inapplicable::MissingPath { operation: "remove", .. }), "C061");
+    let replace = json!([{"op": "replace", "path": "/labels/none", "value": "2"}]);
+    assert_eq!(patched(document, replace), Ok(json!({"labels": {"a": "1", "none": "2"}})), "fact 13");
+}
+
+#[test]
+fn append_to_a_missing_list_is_not_applicable() {
+    let patch = json!([{"op": "add", "path": "/metadata/finalizers/-", "value": "x/y"}]);
+    assert!(
+        matches!(why(json!({"metadata": {}}), patch), Inapplicable::MissingPath { operation: "add", .. }),
+        "fact 13"
+    );
+}
+
+#[test]
+fn negative_indexes_count_from_the_end() {
+    let patch = json!([{"op": "remove", "path": "/l/-1"}, {"op": "add", "path": "/l/-1", "value": 9}]);
+    assert_eq!(patched(json!({"l": [1, 2, 3]}), patch), Ok(json!({"l": [1, 2, 9]})));
+    let far = json!([{"op": "remove", "path": "/l/-9"}]);
+    assert_eq!(why(json!({"l": [1]}), far), Inapplicable::BadIndex("-9".to_owned()));
+}
+
+#[test]
+fn a_missing_key_tests_equal_to_null_and_escapes_are_understood() {
+    let patch = json!([{"op": "test", "path": "/none"}, {"op": "add", "path": "/a~1b~0c", "value": 1}]);
+    assert_eq!(patched(json!({}), patch), Ok(json!({"a/b~c": 1})));
+}
+
+#[test]
+fn what_is_not_a_list_of_maps_is_undecodable() {
+    for patch in [json!({}), json!("x"), json!([1]), json!([["op"]])] {
+        assert!(matches!(patched(json!({}), patch), Err(JsonPatchError::Undecodable(_))), "4.5: 400");
+    }
+}
+
+#[test]
+fn operations_without_sense_are_not_applicable() {
+    let unknown = json!([{"op": "frob", "path": "/a"}]);
+    assert_eq!(why(json!({}), unknown), Inapplicable::UnknownOperation("frob".to_owned()));
+    let pathless = json!([{"op": "add", "value": 1}]);
+    assert_eq!(why(json!({}), pathless), Inapplicable::MissingField { operation: "add", field: "path" });
+    let root = json!([{"op": "replace", "path": "", "value": 1}]);
+    assert_eq!(why(json!({}), root), Inapplicable::BadRoot);
+}
+
+#[test]
+fn ten_thousand_operations_are_the_limit() {
+    let test = json!({"op": "test", "path": "/a"});
+    let allowed = Value::Array(vec![test.clone(); MAX_OPERATIONS]);
+    assert_eq!(patched(json!({}), allowed), Ok(json!({})));
+    let too_many = Value::Array(vec![test; MAX_OPERATIONS + 1]);
+    let refusal = patched(json!({}), too_many).expect_err("one operation too many");
+    assert_eq!(refusal.to_string(), "The allowed maximum operations in a JSON patch is 10000, got 10001");
+}
+
+#[test]
+fn copies_cannot_blow_the_document_up() {
+    let mut patch = vec![json!({"op": "add", "path": "/l", "value": ["0123456789"]})];
+    for _ in 0..40 {
+        patch.push(json!({"op": "copy", "from": "/l", "path": "/m"}));
+        patch.push(json!({"op": "move", "from": "/m", "path": "/l/-"}));
+    }
+    assert_eq!(why(json!({}), Value::Array(patch)), Inapplicable::CopiesTooLarge);
+}
+
+#[test]
+fn a_patch_cannot_nest_the_document_too_deeply_to_be_read_back() {
+    let mut path = String::new();
+    let mut patch = Vec::new();
+    for _ in 0..MAX_DEPTH + 1 {
+        path.push_str("/a");
+        patch.push(json!({"op": "add", "path": path, "value": {}}));
+    }
+    assert_eq!(why(json!({}), Value::Array(patch)), Inapplicable::TooDeep);
+}

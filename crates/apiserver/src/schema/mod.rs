@@ -1,0 +1,11 @@
+//! What the server serves, as data: one table of types that decoding, protobuf, patches and OpenAPI all read.
+
+pub mod decode;
+pub mod encode;
+pub mod kinds;
+pub mod openapi;
+pub mod proto;
+pub mod quantity;
+pub mod tables;
+pub mod time;
+pub mod types;

@@ -1,0 +1,151 @@
+//! The service behind a socket: TLS, HTTP/1.1 and HTTP/2, bounded in every direction, and a stop that lets answers
+//! finish.
+//!
+//! A client certificate is asked for and never required: who shows none is anonymous until a token says otherwise.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::http::{PeerCertificate, Service};
+
+/// A connection that has not finished its handshake by then is dropped.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The headers of one request, and their count.
+const HEADER_BYTES: usize = 64 * 1024;
+const HEADER_COUNT: usize = 128;
+/// Connections at the same time; more wait in the kernel's queue.
+const CONNECTIONS: usize = 2048;
+/// Streams of one HTTP/2 connection at the same time.
+const STREAMS: u32 = 250;
+
+/// The keys a TLS server needs.
+pub struct TlsKeys {
+    /// The server's certificate and those above it.
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
+    /// Who signs client certificates.
+    pub client_ca: CertificateDer<'static>,
+}
+
+impl std::fmt::Debug for TlsKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TlsKeys({} certificates)", self.chain.len())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("the certificate authority for clients cannot be used")]
+    ClientCa(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the server's certificate and key cannot be used")]
+    ServerKey(#[source] rustls::Error),
+}
+
+/// How the server speaks TLS: 1.2 and 1.3 with ring, HTTP/2 preferred.
+pub fn tls(keys: TlsKeys) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(keys.client_ca).map_err(|error| TlsError::ClientCa(error.into()))?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| TlsError::ClientCa(error.into()))?;
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::ServerKey)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(keys.chain, keys.key)
+        .map_err(TlsError::ServerKey)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Serves until `stop` is ready. Then readiness fails, watches end, and requests get `grace` to finish.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    service: Service,
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) -> io::Result<()> {
+    let acceptor = TlsAcceptor::from(tls);
+    let connections = GracefulShutdown::new();
+    let seats = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let seat = tokio::select! {
+            () = &mut stop => break,
+            seat = Arc::clone(&seats).acquire_owned() => seat.map_err(io::Error::other)?,
+        };
+        let stream = tokio::select! {
+            () = &mut stop => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Running out of file descriptors passes; spinning on it would not help it to.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+        };
+        let (acceptor, service, watcher) = (acceptor.clone(), service.clone(), connections.watcher());
+        tokio::spawn(async move {
+            converse(stream, acceptor, service, watcher).await;
+            drop(seat);
+        });
+    }
+    drop(listener);
+    service.stop();
+    if tokio::time::timeout(grace, connections.shutdown()).await.is_err() {
+        tracing::warn!("connections were cut at the end of their time");
+    }
+    Ok(())
+}
+
+/// One connection from handshake to end. What goes wrong on it concerns nobody else.
+async fn converse(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    service: Service,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    // Watch events are small and must not wait for more.
+    let _ = stream.set_nodelay(true);
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => return tracing::debug!("a TLS handshake took too long"),
+    };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let service = service.for_peer(certificate.map(|certificate| PeerCertificate(certificate.as_ref().into())));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .max_buf_size(HEADER_BYTES)
+        .max_headers(HEADER_COUNT)
+        .header_read_timeout(Duration::from_secs(30));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(HEADER_BYTES as u32)
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(15));
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).into_owned();
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}

@@ -1,0 +1,217 @@
+//! The store: objects as bytes under keys, every version of them for a while, and the order in which they changed.
+//!
+//! # What it promises (spec/apiserver.md, section 9)
+//! 1. One sequence of revisions over all resources. Each write and each delete takes the next one. None is ever used
+//!    for two writes, whatever crashes.
+//! 2. A write is acknowledged when it is on disk, and only then can anybody see it. After the acknowledgement every
+//!    read sees it.
+//! 3. A list shows the state at one revision. All its pages can show the same one.
+//! 4. A watch after revision R delivers each write behind R once, in order, or says that R is too old.
+//! 5. History is kept for the time and number that [`History`] says, per resource, also across restarts.
+//! 6. A damaged record is never opened. [`OpenError::Damaged`] says what is damaged; [`salvage`] builds the last good
+//!    state of every object somewhere else and says what it lacks.
+//!
+//! # How
+//! All reads are answered from memory (`index`). Writes go through one writer (`writer`), which checks their
+//! conditions, makes a batch of them durable at once ([`Durable`]) and then publishes them to readers and watchers
+//! (`watch`). The durable record is SQLite (`sqlite`); in tests and simulation it is a [`MemoryDisk`] and the writer
+//! runs on the caller's own task, without threads, timers or clocks.
+//!
+//! # Not here
+//! What objects mean, selectors, resource versions inside objects. Reading the clock: [`Store::tick`] is told the time.
+
+mod durable;
+mod index;
+mod key;
+mod object;
+mod read;
+mod sqlite;
+mod watch;
+mod write;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub use self::durable::{Compaction, Durable, DurableError, Entry, Image, MemoryDisk};
+pub use self::key::{BadKey, Key, Scope};
+pub use self::object::{Change, Event, Revision, Stored, UnixMillis};
+pub use self::read::{At, List, Page, ReadError, TooOld};
+pub use self::sqlite::{CopyError, Damage, OpenError, Salvaged, restore, salvage};
+pub use self::watch::{Start, Watch, WatchEnd};
+pub use self::write::{Action, CommitError, Committed, Expect, Write};
+pub use self::writer::Ticked;
+
+use self::index::Index;
+use self::watch::View;
+use self::writer::{Writer, WriterThread};
+
+/// How much of the past is kept, per resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct History {
+    /// Nothing younger than this is dropped, except for the maxima.
+    pub min_age_millis: u64,
+    /// This many events are kept however old they are.
+    pub min_events: usize,
+    /// Never more than this many.
+    pub max_events: usize,
+    /// Never more than this many bytes of values.
+    pub max_bytes: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { min_age_millis: 5 * 60 * 1000, min_events: 1_000, max_events: 100_000, max_bytes: 64 << 20 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    pub history: History,
+    /// Writes that share one sync, at most.
+    pub batch_writes: usize,
+    /// Bytes that share one sync, at most (one write may exceed it).
+    pub batch_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { history: History::default(), batch_writes: 512, batch_bytes: 4 << 20 }
+    }
+}
+
+/// The requested revision was not reached in time.
+#[derive(Debug, Clone, Copy, thiserror::Error, PartialEq, Eq)]
+#[error("revision {requested} was not reached in time; the newest is {current}")]
+pub struct NotReached {
+    pub requested: Revision,
+    pub current: Revision,
+}
+
+/// A handle; clones are the same store. Dropping the last one closes it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    // The writer goes first: when it ends, it closes the view.
+    writer: Arc<Commits>,
+    view: Arc<View>,
+    uuid: Arc<str>,
+}
+
+#[derive(Debug)]
+enum Commits {
+    /// On the caller's task: deterministic.
+    Inline(Mutex<Writer>),
+    Thread(WriterThread),
+}
+
+impl Store {
+    /// An empty store in memory.
+    pub fn memory(options: Options) -> Self {
+        Self::on_memory(&MemoryDisk::default(), options)
+    }
+
+    /// A store in memory that can be dropped and opened again. One store at a time may use the disk.
+    pub fn on_memory(disk: &MemoryDisk, options: Options) -> Self {
+        Self::inline(disk.image(), Box::new(disk.clone()), options)
+    }
+
+    /// A store over any record, whose writer runs on its callers' tasks.
+    pub fn inline(image: Image, durable: Box<dyn Durable>, options: Options) -> Self {
+        let (uuid, view, writer) = Self::parts(image, durable, options);
+        Self { writer: Arc::new(Commits::Inline(Mutex::new(writer))), view, uuid }
+    }
+
+    /// A store over any record, whose writer has a thread. Callers wait without blocking theirs; only dropping the last
+    /// handle blocks, until the last batch is written.
+    pub fn threaded(image: Image, durable: Box<dyn Durable>, options: Options) -> std::io::Result<Self> {
+        let (uuid, view, writer) = Self::parts(image, durable, options);
+        Ok(Self { writer: Arc::new(Commits::Thread(WriterThread::spawn(writer, options)?)), view, uuid })
+    }
+
+    /// The store in this directory, made if there is none. Reads all of it and checks all of it.
+    pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        let (image, log) = sqlite::open(dir)?;
+        Self::threaded(image, Box::new(log), options).map_err(OpenError::Thread)
+    }
+
+    fn parts(image: Image, durable: Box<dyn Durable>, options: Options) -> (Arc<str>, Arc<View>, Writer) {
+        let uuid = image.uuid.as_str().into();
+        let view = Arc::new(View::new(Index::load(image)));
+        let writer = Writer::new(Arc::clone(&view), durable, options.history);
+        (uuid, view, writer)
+    }
+
+    /// Tells this store from every other.
+    pub fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
+    /// The newest revision that readers see.
+    pub fn revision(&self) -> Revision {
+        self.view.read().revision()
+    }
+
+    pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.view.read().latest(key).cloned()
+    }
+
+    pub fn list(&self, list: &List<'_>) -> Result<Page, ReadError> {
+        self.view.read().list(list)
+    }
+
+    /// How many objects a list without its limit would show.
+    pub fn count(&self, list: &List<'_>) -> Result<usize, ReadError> {
+        self.view.read().count(list)
+    }
+
+    /// Watches a scope. A start in the future is silent until it is passed.
+    pub fn watch(&self, scope: Scope, from: Start) -> Result<Watch, TooOld> {
+        Watch::start(&self.view, scope, from)
+    }
+
+    /// Waits until reads see `revision`.
+    pub async fn wait_for(&self, revision: Revision, timeout: Duration) -> Result<Revision, NotReached> {
+        // Running out of time is not the answer yet: the revision may have come at the last moment.
+        let _ = tokio::time::timeout(timeout, self.view.reached(revision)).await;
+        match self.revision() {
+            current if current >= revision => Ok(current),
+            current => Err(NotReached { requested: revision, current }),
+        }
+    }
+
+    /// Writes one object. Once the write is handed over it happens, whether or not the caller waits for the answer.
+    pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
+        match &*self.writer {
+            Commits::Thread(writer) => writer.commit(write).await,
+            Commits::Inline(writer) => {
+                let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+                let outcome = writer.commit(vec![write]).pop();
+                outcome.expect("a batch of one write has one outcome")
+            }
+        }
+    }
+
+    /// Upkeep: expires objects and forgets history. To be called every second or so with the time of day.
+    pub async fn tick(&self, now: UnixMillis) -> Result<Ticked, CommitError> {
+        match &*self.writer {
+            Commits::Thread(writer) => writer.tick(now).await,
+            Commits::Inline(writer) => writer.lock().unwrap_or_else(PoisonError::into_inner).tick(now),
+        }
+    }
+
+    /// Writes a checked copy of the current state to `to`, which must not exist or be empty. Writers are not held up.
+    /// The copy holds the live objects without history; [`restore`] makes a store of it. Blocks on the disk.
+    pub fn backup(&self, to: &Path) -> Result<Revision, CopyError> {
+        let image = {
+            let index = self.view.read();
+            let (revision, entries) = (index.revision(), index.live_entries());
+            Image { uuid: self.uuid.as_ref().to_owned(), revision, floor: revision, entries, ..Image::default() }
+        };
+        let revision = image.revision;
+        sqlite::write_copy(&image, to).map(|()| revision)
+    }
+}

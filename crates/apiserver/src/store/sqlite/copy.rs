@@ -1,0 +1,203 @@
+//! Whole copies: backup, restore, and saving what is left of a damaged store.
+//!
+//! Every copy is built beside its place and moved there by one rename, so that it is complete or not there. A store
+//! made from a copy continues far behind the newest revision the copy knows: the original may have gone on, and a
+//! client that saw its later revisions must find out that history was cut, not wait for numbers that come twice.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::examine::{connect, examine};
+use super::place::{DirLock, Mark, Place, create_private, read_mark, sync_dir};
+use super::rows::{APPLICATION_ID, FORMAT, Meta, SCHEMA, Tally, insert};
+use super::{Damage, OpenError};
+use crate::store::durable::Image;
+use crate::store::index::Index;
+use crate::store::object::Revision;
+
+/// How far a restored store's revisions are ahead of what its source knew.
+const LEAP: u64 = 1_000_000_000;
+/// Rows of typical objects fit several to a page; a commit still writes little beyond its own rows.
+const PAGE_BYTES: u32 = 8192;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error("{} exists and is not an empty directory", path.display())]
+    Occupied { path: PathBuf },
+    #[error("reading the store to copy")]
+    Source(#[source] OpenError),
+    #[error("{} has nothing that can be read", path.display())]
+    NothingLeft { path: PathBuf, damage: Vec<Damage> },
+    #[error("working on {}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("writing the copy's database")]
+    Database(#[source] rusqlite::Error),
+    #[error("the copy does not read back as it was written: {damage:?}")]
+    Unfaithful { damage: Vec<Damage> },
+}
+
+/// What could be saved of a damaged store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Salvaged {
+    /// The new store starts here.
+    pub revision: Revision,
+    pub objects: usize,
+    /// What was wrong with the old one. An object whose newest row is named here is back at an older version, or gone.
+    pub damage: Vec<Damage>,
+}
+
+/// Makes a store at `to` from a backup, or from the directory of a store that is not running. `to` must not exist or
+/// be empty. Gives the revision at which the new store starts.
+pub fn restore(from: &Path, to: &Path) -> Result<Revision, CopyError> {
+    rebuild(from, to, Tolerance::None).map(|salvaged| salvaged.revision)
+}
+
+/// As [`restore`], from a damaged store: each object at its newest version that can still be trusted. `from` stays as
+/// it is.
+pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged, CopyError> {
+    rebuild(from, to, Tolerance::Any)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tolerance {
+    None,
+    Any,
+}
+
+fn rebuild(from: &Path, to: &Path, tolerance: Tolerance) -> Result<Salvaged, CopyError> {
+    let source = Place::at(from);
+    let _lock = DirLock::take_existing(&source).map_err(CopyError::Source)?;
+    let draft = Draft::begin(to)?;
+    // Reading happens on copies of the files, because SQLite may write even when it only reads.
+    let scratch = draft.scratch(&source)?;
+    let examined = connect(&scratch)
+        .map_err(OpenError::Sqlite)
+        .and_then(|db| examine(&db, read_mark(&scratch)))
+        .map_err(CopyError::Source)?;
+    let (image, damage) = (examined.image, examined.damage);
+    if tolerance == Tolerance::None && !damage.is_empty() {
+        return Err(CopyError::Source(OpenError::Damaged { dir: from.to_owned(), damage }));
+    }
+    if image.entries.is_empty() && !damage.is_empty() {
+        return Err(CopyError::NothingLeft { path: from.to_owned(), damage });
+    }
+    fs::remove_dir_all(&scratch.dir).map_err(in_path(&scratch.dir))?;
+    let (uuid, revision) = (image.uuid.clone(), Revision(image.revision.0 + LEAP));
+    let entries = Index::load(image).live_entries();
+    let image = Image { uuid, revision, floor: revision, entries, ..Image::default() };
+    draft.finish(&image)?;
+    Ok(Salvaged { revision, objects: image.entries.len(), damage })
+}
+
+/// Writes an image to a new directory and reads it back.
+pub(in crate::store) fn write_copy(image: &Image, to: &Path) -> Result<(), CopyError> {
+    Draft::begin(to)?.finish(image)
+}
+
+fn in_path(path: &Path) -> impl FnOnce(io::Error) -> CopyError {
+    let path = path.to_owned();
+    move |source| CopyError::Io { path, source }
+}
+
+/// A copy under construction. Dropping it removes it.
+#[derive(Debug)]
+struct Draft {
+    place: Place,
+    parent: PathBuf,
+    to: PathBuf,
+}
+
+impl Draft {
+    fn begin(to: &Path) -> Result<Self, CopyError> {
+        let occupied = || CopyError::Occupied { path: to.to_owned() };
+        match fs::read_dir(to).map(|mut entries| entries.next()) {
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(Some(_)) => return Err(occupied()),
+            Err(error) => return Err(in_path(to)(error)),
+        }
+        let name = to.file_name().ok_or_else(occupied)?.to_string_lossy();
+        let parent = match to.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            Some(_) | None => PathBuf::from("."),
+        };
+        let place = Place::at(&parent.join(format!(".{name}.partial")));
+        // Left by an attempt that was cut off.
+        match fs::remove_dir_all(&place.dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_path(&place.dir)(error)),
+            Ok(()) | Err(_) => {}
+        }
+        place.make_dir().map_err(in_path(&place.dir))?;
+        Ok(Self { place, parent, to: to.to_owned() })
+    }
+
+    fn scratch(&self, source: &Place) -> Result<Place, CopyError> {
+        let scratch = Place::at(&self.place.dir.join("source"));
+        scratch.make_dir().map_err(in_path(&scratch.dir))?;
+        fs::copy(source.database(), scratch.database()).map_err(in_path(&source.database()))?;
+        for (from, to) in [(source.write_ahead(), scratch.write_ahead()), (source.mark(), scratch.mark())] {
+            match fs::copy(&from, to) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_path(&from)(error)),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(scratch)
+    }
+
+    fn finish(self, image: &Image) -> Result<(), CopyError> {
+        write_store(&self.place, image)?;
+        let db = connect(&self.place).map_err(CopyError::Database)?;
+        let back = examine(&db, read_mark(&self.place)).map_err(CopyError::Source)?;
+        drop(db);
+        if back.image != *image || !back.damage.is_empty() {
+            return Err(CopyError::Unfaithful { damage: back.damage });
+        }
+        fs::rename(&self.place.dir, &self.to).map_err(in_path(&self.to))?;
+        sync_dir(&self.parent).map_err(in_path(&self.parent))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After the rename there is nothing here; before it, what is left over is removed by the next attempt too.
+        let _ = fs::remove_dir_all(&self.place.dir);
+    }
+}
+
+/// Fills a directory with a complete store. The database appears last and whole.
+pub(super) fn write_store(place: &Place, image: &Image) -> Result<(), CopyError> {
+    let (path, partial) = (place.database(), place.dir.join("store.db.partial"));
+    Mark::create(place, image.revision).map_err(in_path(&place.mark()))?;
+    let file = create_private(&partial).map_err(in_path(&partial))?;
+    write_database(&partial, image).map_err(CopyError::Database)?;
+    file.sync_all().map_err(in_path(&partial))?;
+    fs::rename(&partial, &path).map_err(in_path(&path))?;
+    place.sync_dir().map_err(in_path(&place.dir))
+}
+
+/// Nobody relies on this file before it is synced and renamed, so SQLite need not protect it meanwhile.
+fn write_database(path: &Path, image: &Image) -> rusqlite::Result<()> {
+    let mut db = Connection::open(path)?;
+    db.execute_batch(&format!(
+        "PRAGMA page_size = {PAGE_BYTES}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+         PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
+    ))?;
+    let transaction = db.transaction()?;
+    transaction.execute_batch(SCHEMA)?;
+    let mut tally = Tally::default();
+    for entry in &image.entries {
+        tally += insert(&transaction, entry)?;
+    }
+    let uuid = match image.uuid.as_str() {
+        "" => transaction.query_row("SELECT lower(hex(randomblob(16)))", (), |row| row.get(0))?,
+        known => known.to_owned(),
+    };
+    let floors = image.floors.iter().map(|(resource, floor)| (resource.to_string(), floor.0)).collect();
+    let (revision, floor) = (image.revision.0, image.floor.0);
+    Meta { format: FORMAT, uuid, revision, tally, floor, floors }.write(&transaction)?;
+    transaction.commit()?;
+    db.close().map_err(|(_, error)| error)
+}

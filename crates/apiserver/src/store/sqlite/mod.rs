@@ -1,0 +1,202 @@
+//! The durable record: one SQLite database in write-ahead mode, synced at every commit, with one connection.
+//!
+//! SQLite keeps the order and survives power cuts, but it trusts the disk: a changed byte gives a wrong value or drops
+//! the rest of the write-ahead file without a word. So every row has a checksum, all rows are accounted for (`rows`),
+//! and what was acknowledged is noted beside the database (`place::Mark`). All of it is checked when the store is
+//! opened (`examine`).
+
+mod copy;
+mod examine;
+mod place;
+mod rows;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+pub(super) use self::copy::write_copy;
+pub use self::copy::{CopyError, Salvaged, restore, salvage};
+
+use self::copy::write_store;
+use self::examine::{connect, examine};
+use self::place::{DirLock, Mark, Place, read_mark};
+use self::rows::{FORMAT, Meta, Tally};
+use super::durable::{Compaction, Durable, DurableError, Entry, Image};
+use super::object::{Event, Revision};
+
+/// One thing that is wrong with a record.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+pub enum Damage {
+    #[error("file {file}: {problem}")]
+    File { file: &'static str, problem: String },
+    #[error("the database: {problem}")]
+    Database { problem: String },
+    #[error("table {table}, row {row}: {problem}")]
+    Row { table: &'static str, row: u64, problem: String },
+    #[error("table {table}, behind row {after}: {problem}")]
+    Unreadable { table: &'static str, after: Revision, problem: String },
+    #[error("table {table}: revisions {from} to {to} are missing")]
+    Missing { table: &'static str, from: Revision, to: Revision },
+    #[error("table {table}: up to revision {upto} there should be {expected} rows; {found} good ones are there")]
+    Count { table: &'static str, upto: Revision, expected: u64, found: u64 },
+    #[error("revisions {} to {acknowledged} were acknowledged and are gone", after.next())]
+    Lost { after: Revision, acknowledged: Revision },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{} is in use by {}", dir.display(), user(*pid))]
+    Locked { dir: PathBuf, pid: Option<u32> },
+    #[error("the store has format {found}; this program knows formats up to {supported}: use a newer one")]
+    Newer { found: i64, supported: i64 },
+    /// Nothing was changed. [`salvage`] builds a store from what is good.
+    #[error("the store in {} is damaged: {}", dir.display(), sentence(damage))]
+    Damaged { dir: PathBuf, damage: Vec<Damage> },
+    #[error("opening {}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("opening the database")]
+    Sqlite(#[source] rusqlite::Error),
+    #[error("the database's journal mode stays {mode}")]
+    NoWriteAhead { mode: String },
+    #[error("making an empty store")]
+    Create(#[source] Box<CopyError>),
+    #[error("starting the writer's thread")]
+    Thread(#[source] io::Error),
+}
+
+fn user(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+fn sentence(damage: &[Damage]) -> String {
+    damage.iter().map(Damage::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Opens or makes the store in `dir`, and reads it.
+pub(super) fn open(dir: &Path) -> Result<(Image, SqliteLog), OpenError> {
+    let place = Place::at(dir);
+    place.make_dir().map_err(|source| OpenError::Io { path: dir.to_owned(), source })?;
+    let lock = DirLock::take(&place)?;
+    let mark = ensure_files(&place)?;
+    let db = connect(&place).map_err(OpenError::Sqlite)?;
+    let examined = examine(&db, mark)?;
+    if !examined.damage.is_empty() {
+        return Err(OpenError::Damaged { dir: dir.to_owned(), damage: examined.damage });
+    }
+    let meta = Meta::read(&db).map_err(|problem| OpenError::Damaged {
+        dir: dir.to_owned(),
+        damage: vec![Damage::Row { table: "meta", row: 1, problem }],
+    })?;
+    prepare_for_writing(&db)?;
+    let mut mark = Mark::open(&place).map_err(|source| OpenError::Io { path: place.mark(), source })?;
+    // A crash can come between a commit and its note. From here on readers see that commit.
+    mark.set(examined.image.revision).map_err(|source| OpenError::Io { path: place.mark(), source })?;
+    Ok((examined.image, SqliteLog { db, mark, meta, tally: examined.tally, failed: false, _lock: lock }))
+}
+
+/// A new store is made only where no trace of an old one is.
+fn ensure_files(place: &Place) -> Result<Result<Option<Revision>, Damage>, OpenError> {
+    let mark = read_mark(place);
+    let in_database = |source| OpenError::Io { path: place.database(), source };
+    if place.database().try_exists().map_err(in_database)? {
+        return Ok(mark);
+    }
+    match &mark {
+        Ok(None | Some(Revision(0))) if !place.write_ahead().exists() => {
+            write_store(place, &Image::default()).map_err(|error| OpenError::Create(Box::new(error)))?;
+            Ok(Ok(Some(Revision(0))))
+        }
+        Ok(_) | Err(_) => {
+            let missing = Damage::File { file: "store.db", problem: "it is missing, and a store was here".to_owned() };
+            Err(OpenError::Damaged { dir: place.dir.clone(), damage: vec![missing] })
+        }
+    }
+}
+
+fn prepare_for_writing(db: &Connection) -> Result<(), OpenError> {
+    let mode =
+        db.query_row("PRAGMA journal_mode = WAL", (), |row| row.get::<_, String>(0)).map_err(OpenError::Sqlite)?;
+    if mode != "wal" {
+        return Err(OpenError::NoWriteAhead { mode });
+    }
+    // FULL syncs the write-ahead file at every commit; NORMAL would lose acknowledged writes in a power cut.
+    db.execute_batch("PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216;")
+        .map_err(OpenError::Sqlite)
+}
+
+/// The record of an open store.
+#[derive(Debug)]
+pub(super) struct SqliteLog {
+    db: Connection,
+    mark: Mark,
+    meta: Meta,
+    /// Of all rows.
+    tally: Tally,
+    failed: bool,
+    _lock: DirLock,
+}
+
+impl SqliteLog {
+    fn append_rows(&mut self, events: &[Arc<Event>]) -> rusqlite::Result<()> {
+        let transaction = self.db.transaction()?;
+        let mut tally = self.tally;
+        for event in events {
+            tally += rows::insert(&transaction, &Entry::of(event))?;
+        }
+        transaction.commit()?;
+        self.tally = tally;
+        Ok(())
+    }
+
+    fn remove_rows(&mut self, plan: &Compaction) -> rusqlite::Result<()> {
+        let transaction = self.db.transaction()?;
+        let mut tally = self.tally;
+        for row in &plan.rows {
+            tally -= rows::remove(&transaction, *row)?;
+        }
+        let mut meta = Meta { format: FORMAT, revision: plan.revision.0, tally, ..self.meta.clone() };
+        meta.floors.extend(plan.floors.iter().map(|(resource, floor)| (resource.to_string(), floor.0)));
+        meta.write(&transaction)?;
+        transaction.commit()?;
+        (self.tally, self.meta) = (tally, meta);
+        Ok(())
+    }
+
+    fn noting<T, E>(&mut self, result: Result<T, E>) -> Result<T, E> {
+        self.failed |= result.is_err();
+        result
+    }
+}
+
+impl Durable for SqliteLog {
+    fn append(&mut self, events: &[Arc<Event>]) -> Result<(), DurableError> {
+        let Some(last) = events.last() else { return Ok(()) };
+        let kept = self.append_rows(events).map_err(DurableError::doing("writing to the database"));
+        self.noting(kept)?;
+        let noted = self.mark.set(last.revision).map_err(DurableError::doing("noting what is acknowledged"));
+        self.noting(noted)
+    }
+
+    fn compact(&mut self, plan: &Compaction) -> Result<(), DurableError> {
+        let removed = self.remove_rows(plan).map_err(DurableError::doing("removing old rows from the database"));
+        self.noting(removed)
+    }
+
+    fn settle(&mut self) -> Result<(), DurableError> {
+        let synced = self.mark.sync().map_err(DurableError::doing("syncing the note of what is acknowledged"));
+        self.noting(synced)
+    }
+}
+
+impl Drop for SqliteLog {
+    fn drop(&mut self) {
+        // Only a tidy end; the next start does the same work otherwise. After a failure nothing may be touched.
+        if !self.failed
+            && let Err(error) = self.db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE);")
+        {
+            tracing::warn!(%error, "the store's write-ahead file stays for the next start");
+        }
+    }
+}

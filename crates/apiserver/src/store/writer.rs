@@ -1,0 +1,233 @@
+//! The writer: gives writes their order, makes them durable together, then shows them.
+//!
+//! # Invariants
+//! 1. A write is visible to reads and watches only once it is durable, and acknowledged only once it is visible.
+//! 2. A refusal can rest on an earlier write of the same batch, so it too is told only after the batch is durable.
+//! 3. After the first failure of the record nothing is written any more. Readers keep what was acknowledged.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::durable::{Durable, DurableError};
+use super::object::{Revision, UnixMillis};
+use super::watch::View;
+use super::write::{Batch, CommitError, Committed, Expect, Write};
+use super::{History, Options};
+
+/// Requests that wait for the writer beyond this many make their callers wait before they can even ask.
+const QUEUE: usize = 1024;
+/// Rows that one tick forgets at most, so that upkeep does not hold up writes for long.
+const ROWS_PER_TICK: usize = 10_000;
+/// Objects that one tick expires at most, for the same reason.
+const EXPIRIES_PER_TICK: usize = 1_000;
+
+type Outcome = Result<Committed, CommitError>;
+
+/// What one tick did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ticked {
+    pub expired: usize,
+    pub forgotten_rows: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    view: Arc<View>,
+    durable: Box<dyn Durable>,
+    history: History,
+    ages: Ages,
+    poisoned: Option<Arc<str>>,
+}
+
+impl Writer {
+    pub(super) fn new(view: Arc<View>, durable: Box<dyn Durable>, history: History) -> Self {
+        Self { view, durable, history, ages: Ages::default(), poisoned: None }
+    }
+
+    /// One outcome per write, in their order.
+    pub(super) fn commit(&mut self, writes: Vec<Write>) -> Vec<Outcome> {
+        let count = writes.len();
+        match self.try_commit(writes) {
+            Ok(outcomes) => outcomes,
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    fn try_commit(&mut self, writes: Vec<Write>) -> Result<Vec<Outcome>, CommitError> {
+        self.healthy()?;
+        let (batch, outcomes) = {
+            let index = self.view.read();
+            let mut batch = Batch::after(index.revision());
+            let add = |mut write: Write| {
+                write.key = index.canonical(write.key);
+                batch.add(write, |key| index.latest(key).cloned())
+            };
+            let outcomes: Vec<_> = writes.into_iter().map(add).collect();
+            (batch, outcomes)
+        };
+        if !batch.events.is_empty() {
+            let kept = self.durable.append(&batch.events);
+            self.or_poison(kept)?;
+            self.view.publish(batch.events);
+        }
+        Ok(outcomes)
+    }
+
+    pub(super) fn tick(&mut self, now: UnixMillis) -> Result<Ticked, CommitError> {
+        self.healthy()?;
+        let expired = self.view.read().expired(now, EXPIRIES_PER_TICK);
+        let deletes = expired.into_iter().map(|key| Write::delete(key, Expect::Present)).collect();
+        let expired = self.try_commit(deletes)?.len();
+
+        let aged = self.ages.aged(now, self.view.read().revision(), self.history.min_age_millis);
+        let plan = self.view.read().plan_compaction(&self.history, aged, ROWS_PER_TICK);
+        if !plan.floors.is_empty() {
+            let forgotten = self.durable.compact(&plan);
+            self.or_poison(forgotten)?;
+            self.view.compact(&plan);
+        }
+        let settled = self.durable.settle();
+        self.or_poison(settled)?;
+        Ok(Ticked { expired, forgotten_rows: plan.rows.len() })
+    }
+
+    fn healthy(&self) -> Result<(), CommitError> {
+        match &self.poisoned {
+            Some(reason) => Err(CommitError::Poisoned { reason: Arc::clone(reason) }),
+            None => Ok(()),
+        }
+    }
+
+    fn or_poison(&mut self, result: Result<(), DurableError>) -> Result<(), CommitError> {
+        let Err(error) = result else { return Ok(()) };
+        let mut reason = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            reason = format!("{reason}: {error}");
+            cause = error.source();
+        }
+        tracing::error!(reason, "the store takes no more writes; what was acknowledged is kept and readable");
+        self.poisoned = Some(reason.into());
+        self.healthy()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.view.close();
+    }
+}
+
+/// Which revisions are how old, without a time on each: at every tick the newest revision is noted with the time.
+/// After a restart, or when the clock was set back, everything counts as new: history is then kept longer than
+/// promised, never shorter.
+#[derive(Debug, Default)]
+struct Ages {
+    notes: VecDeque<(UnixMillis, Revision)>,
+}
+
+impl Ages {
+    /// The newest revision that is at least `min_age` old.
+    fn aged(&mut self, now: UnixMillis, newest: Revision, min_age: u64) -> Revision {
+        if self.notes.back().is_some_and(|(last, _)| now < *last) {
+            self.notes.clear();
+        }
+        // A few dozen notes per window are exact enough, however often the tick comes.
+        let due = |(last, _): &(UnixMillis, Revision)| now.0 >= last.0 + min_age / 64;
+        if self.notes.back().is_none_or(due) {
+            self.notes.push_back((now, newest));
+        }
+        let old = |(at, _): &(UnixMillis, Revision)| at.0.saturating_add(min_age) <= now.0;
+        while self.notes.get(1).is_some_and(old) {
+            self.notes.pop_front();
+        }
+        self.notes.front().filter(|note| old(note)).map_or(Revision(0), |(_, revision)| *revision)
+    }
+}
+
+#[derive(Debug)]
+enum Request {
+    Commit { write: Write, answer: oneshot::Sender<Outcome> },
+    Tick { now: UnixMillis, answer: oneshot::Sender<Result<Ticked, CommitError>> },
+}
+
+/// A writer on a thread of its own. Writes that arrive while it syncs go into its next batch together.
+#[derive(Debug)]
+pub(super) struct WriterThread {
+    requests: Option<mpsc::Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WriterThread {
+    pub(super) fn spawn(writer: Writer, options: Options) -> std::io::Result<Self> {
+        let (requests, queue) = mpsc::channel(QUEUE);
+        let thread =
+            std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || serve(writer, queue, options))?;
+        Ok(Self { requests: Some(requests), thread: Some(thread) })
+    }
+
+    pub(super) async fn commit(&self, write: Write) -> Outcome {
+        self.ask(|answer| Request::Commit { write, answer }).await
+    }
+
+    pub(super) async fn tick(&self, now: UnixMillis) -> Result<Ticked, CommitError> {
+        self.ask(|answer| Request::Tick { now, answer }).await
+    }
+
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, CommitError>>) -> Request,
+    ) -> Result<T, CommitError> {
+        let (answer, outcome) = oneshot::channel();
+        let gone = || CommitError::Poisoned { reason: "the store's writer has ended".into() };
+        let requests = self.requests.as_ref().ok_or_else(gone)?;
+        requests.send(request(answer)).await.map_err(|_| gone())?;
+        outcome.await.map_err(|_| gone())?
+    }
+}
+
+impl Drop for WriterThread {
+    /// Waits for the last batch, so that the directory can be opened again as soon as the store is dropped.
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's writer panicked");
+        }
+    }
+}
+
+fn serve(mut writer: Writer, mut queue: mpsc::Receiver<Request>, options: Options) {
+    while let Some(first) = queue.blocking_recv() {
+        let (mut writes, mut answers, mut weight) = (Vec::new(), Vec::new(), 0);
+        let mut next = Some(first);
+        let mut tick = None;
+        while let Some(request) = next {
+            match request {
+                Request::Commit { write, answer } => {
+                    weight += write.weight();
+                    writes.push(write);
+                    answers.push(answer);
+                }
+                Request::Tick { now, answer } => {
+                    tick = Some((now, answer));
+                    break;
+                }
+            }
+            let full = writes.len() >= options.batch_writes || weight >= options.batch_bytes;
+            next = if full { None } else { queue.try_recv().ok() };
+        }
+        // A caller that no longer waits for its answer has still written.
+        for (answer, outcome) in answers.into_iter().zip(writer.commit(writes)) {
+            let _ = answer.send(outcome);
+        }
+        if let Some((now, answer)) = tick {
+            let _ = answer.send(writer.tick(now));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Admission as the verbs see it: what must be true of the rest of the world for a write to be let through.
+
+use serde_json::Value;
+
+use super::{Core, Deletion, Effect, Outcome, Write, codec, shown};
+use crate::admission::{self, Charge, Lookup, Operation, Request, User};
+use crate::auth::{
+    Attributes, Decision, Object, RoleWrite, authorize, check_binding_write, check_role_write, forbidden,
+};
+use crate::catalog;
+use crate::kinds::{Endpoint, read};
+use crate::sources;
+use crate::store::{self, CommitError, Expect, Key, List, Revision, Scope};
+
+/// The stored state, as admission reads it: the newest there is.
+struct State<'a>(&'a Core);
+
+impl Lookup for State<'_> {
+    fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = stored_kind(kind)?;
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        self.0.load(resource, namespace, name).map(|live| live.object)
+    }
+
+    fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
+        let Some(resource) = stored_kind(kind) else { return Vec::new() };
+        let scope = match namespace {
+            "" => Scope::all(&resource.stored_as),
+            namespace => Scope::namespace(&resource.stored_as, namespace),
+        };
+        let page = self.0.store.list(&List::latest(&scope));
+        let items = page.map(|page| page.items).unwrap_or_default();
+        items.iter().map(|stored| shown(resource, codec::decode(stored))).collect()
+    }
+}
+
+/// Admission asks about built-in kinds only.
+fn stored_kind(kind: &str) -> Option<&'static catalog::Resource> {
+    let stored = catalog::built_in().stored().map(|resource| &**resource);
+    stored.into_iter().find(|resource| resource.kind == kind && !resource.expires())
+}
+
+impl<'a> Write<'a> {
+    fn admission<'b>(&'b self, operation: Operation, name: &'b str, old: Option<&'b Value>) -> Request<'b> {
+        Request {
+            operation,
+            resource: self.resource.named(),
+            subresource: match self.endpoint {
+                Endpoint::Main => "",
+                Endpoint::Status => "status",
+            },
+            namespace: self.namespace.unwrap_or_default(),
+            name,
+            old,
+        }
+    }
+}
+
+impl Core {
+    /// Mutating admission of a create.
+    pub(super) fn admit_create(&self, write: &Write<'_>, object: &mut Value) -> Outcome<()> {
+        let name = read::name(object).to_owned();
+        self.mutate(&write.admission(Operation::Create, &name, None), write.user, object)
+    }
+
+    /// Mutating admission of an update.
+    pub(super) fn admit_update(&self, write: &Write<'_>, object: &mut Value, old: &Value) -> Outcome<()> {
+        let name = read::name(old).to_owned();
+        self.mutate(&write.admission(Operation::Update, &name, Some(old)), write.user, object)
+    }
+
+    fn mutate(&self, request: &Request<'_>, user: &crate::auth::User, object: &mut Value) -> Outcome<()> {
+        let mut pick = |limit: usize| {
+            let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+            usize::try_from(sources::below(&*self.entropy, limit)).unwrap_or_default()
+        };
+        admission::mutate(request, object, &State(self), &mut pick)?;
+        self.restrict(request, user, Some(object))
+    }
+
+    /// What nodes may not do.
+    fn restrict(&self, request: &Request<'_>, user: &crate::auth::User, object: Option<&Value>) -> Outcome<()> {
+        let groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
+        Ok(admission::restrict_node(request, object, &User { name: &user.name, groups: &groups })?)
+    }
+
+    /// Validating admission of a create.
+    pub(super) async fn validate_create(&self, write: &Write<'_>, object: &Value) -> Outcome<()> {
+        self.check_rights(write, object, None)?;
+        self.judge(write, &write.admission(Operation::Create, read::name(object), None), object).await
+    }
+
+    /// Validating admission of an update.
+    pub(super) async fn validate_update(&self, write: &Write<'_>, object: &Value, old: &Value) -> Outcome<()> {
+        self.check_rights(write, object, Some(old))?;
+        self.judge(write, &write.admission(Operation::Update, read::name(old), Some(old)), object).await
+    }
+
+    /// Asks the plugins and charges quotas; again while somebody else charges the same quota at the same time.
+    async fn judge(&self, write: &Write<'_>, request: &Request<'_>, object: &Value) -> Outcome<()> {
+        loop {
+            let charges = admission::validate(request, object, &State(self))?;
+            if write.effect == Effect::DryRun || self.charge(charges).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes the new usage to each quota; false when one of them was changed meanwhile.
+    async fn charge(&self, charges: Vec<Charge>) -> Outcome<bool> {
+        for charge in charges {
+            let version = read::text(&charge.quota, "/metadata/resourceVersion").parse().unwrap_or_default();
+            let Ok(key) = Key::new("resourcequotas", Some(&charge.namespace), &charge.name) else { continue };
+            let put = store::Write::put(key, Expect::At(Revision(version)), codec::encode(&charge.quota));
+            match self.store.commit(put).await {
+                Ok(_) => {}
+                Err(CommitError::Changed { .. } | CommitError::Missing { .. }) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn admit_delete(&self, deletion: &Deletion<'_>, name: &str) -> Outcome<()> {
+        let live = self.load(deletion.resource, deletion.namespace, name);
+        let request = Request {
+            operation: Operation::Delete,
+            resource: deletion.resource.named(),
+            subresource: "",
+            namespace: deletion.namespace.unwrap_or_default(),
+            name,
+            old: live.as_ref().map(|live| &live.object),
+        };
+        admission::check_delete(&request, &State(self))?;
+        self.restrict(&request, deletion.user, None)
+    }
+
+    /// Whether a PUT or an apply of an object that does not exist may create it: that is a right of its own.
+    pub(super) fn may_create(&self, write: &Write<'_>, name: &str) -> Outcome<()> {
+        if write.user.is_master() {
+            return Ok(());
+        }
+        let object = Object::Resource {
+            group: &write.resource.group,
+            resource: &write.resource.plural,
+            subresource: "",
+            namespace: write.namespace.unwrap_or_default(),
+            name,
+        };
+        let attributes = Attributes { user: write.user, verb: "create".into(), object };
+        match self.rights.with(&self.store, |rbac| authorize(rbac, &attributes)) {
+            Decision::Allowed { .. } => Ok(()),
+            Decision::NoOpinion { reason } => Err(forbidden(&attributes, &reason).into()),
+        }
+    }
+
+    /// Nobody hands out rights that they do not have themselves.
+    fn check_rights(&self, write: &Write<'_>, object: &Value, old: Option<&Value>) -> Outcome<()> {
+        if write.resource.group != "rbac.authorization.k8s.io" || write.user.is_master() {
+            return Ok(());
+        }
+        let resource = write.resource.plural.as_str();
+        let namespace = write.namespace.unwrap_or_default();
+        let name = if old.is_some() { read::name(object) } else { "" };
+        let asked = RoleWrite { user: write.user, resource, namespace, name, object, old };
+        Ok(self.rights.with(&self.store, |rbac| match resource {
+            "roles" | "clusterroles" => check_role_write(rbac, &asked),
+            _ => check_binding_write(rbac, &asked),
+        })?)
+    }
+}

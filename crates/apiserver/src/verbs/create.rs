@@ -1,0 +1,130 @@
+//! Create.
+
+use serde_json::Value;
+
+use super::{Core, Effect, OBJECT_BYTES, Outcome, Write, codec, settle, storable};
+use crate::catalog::Resource;
+use crate::kinds::meta::{self, Birth};
+use crate::kinds::{self, read};
+use crate::sources;
+use crate::status::ApiError;
+use crate::store::{self, CommitError, Expect, UnixMillis};
+
+/// How often a generated name is tried.
+const NAME_ATTEMPTS: usize = 8;
+/// Events are kept this long after their last write.
+const EVENT_TTL_MILLIS: u64 = 60 * 60 * 1000;
+
+/// A new object, with its version unless nothing was stored.
+#[derive(Debug)]
+pub(crate) struct Created {
+    pub(crate) object: Value,
+}
+
+impl Core {
+    /// Creates what a POST sent. `object` is decoded, defaulted and of the right kind.
+    pub(crate) async fn create(&self, write: &Write<'_>, mut object: Value) -> Outcome<Created> {
+        meta::settle_namespace(&mut object, write.resource.scope(), write.namespace.unwrap_or_default())?;
+        write.warn(meta::deduplicate_owners(&mut object).into_iter().collect());
+        self.own(write, None, &mut object);
+        self.create_owned(write, object).await
+    }
+
+    /// As [`Core::create`], for objects whose field owners are settled: apply has done it.
+    pub(super) async fn create_owned(&self, write: &Write<'_>, mut object: Value) -> Outcome<Created> {
+        let version = read::text(&object, "/metadata/resourceVersion").to_owned();
+        let generated =
+            meta::wants_generated_name(&object).then(|| read::text(&object, "/metadata/generateName").to_owned());
+        self.admit_create(write, &mut object)?;
+        let uid = self.uid();
+        let draft = object;
+        for _ in 0..NAME_ATTEMPTS {
+            let mut object = draft.clone();
+            if let Some(prefix) = &generated {
+                read::set(&mut object, "/metadata/name", self.invent(prefix));
+            }
+            let birth = Birth { now: write.now, uid: &uid };
+            let warnings = kinds::before_create(write.rules, write.resource.kind_named(), &mut object, birth);
+            write.warn(warnings?);
+            settle(write.resource, write.rules, &mut object);
+            self.validate_create(write, &object).await?;
+            if !version.is_empty() {
+                return Err(ApiError::version_on_create().into());
+            }
+            match self.insert(write, &object).await? {
+                Inserted::Done(object) => return Ok(Created { object }),
+                Inserted::Taken if generated.is_some() => {}
+                Inserted::Taken => {
+                    return Err(ApiError::already_exists(write.resource.named(), read::name(&object)).into());
+                }
+                Inserted::Leaving if generated.is_some() => {}
+                Inserted::Leaving => {
+                    return Err(ApiError::being_deleted(write.resource.named(), read::name(&object)).into());
+                }
+            }
+        }
+        Err(ApiError::names_exhausted(write.resource.named(), generated.as_deref().unwrap_or_default()).into())
+    }
+
+    fn invent(&self, prefix: &str) -> String {
+        let mut pick = |limit: usize| {
+            let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+            usize::try_from(sources::below(&*self.entropy, limit)).unwrap_or_default()
+        };
+        meta::generate_name(prefix, &mut pick)
+    }
+
+    async fn insert(&self, write: &Write<'_>, object: &Value) -> Outcome<Inserted> {
+        let key = write.key(read::name(object))?;
+        let mut answer = object.clone();
+        codec::clear_version(&mut answer);
+        if write.effect == Effect::DryRun {
+            return Ok(match self.store.get(&key) {
+                None => Inserted::Done(answer),
+                Some(other) => Inserted::beside(&codec::decode(&other)),
+            });
+        }
+        match self.store.commit(self.put(write.resource, key, object, Expect::Absent)?).await {
+            Ok(committed) => {
+                codec::set_version(&mut answer, committed.revision);
+                Ok(Inserted::Done(answer))
+            }
+            Err(CommitError::Exists { current }) => Ok(Inserted::beside(&codec::decode(&current))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The write that stores an object.
+    pub(super) fn put(
+        &self,
+        resource: &Resource,
+        key: store::Key,
+        object: &Value,
+        expect: Expect,
+    ) -> Outcome<store::Write> {
+        let value = codec::encode(&storable(resource, object));
+        if value.len() > OBJECT_BYTES {
+            return Err(ApiError::unclassified("etcdserver: request is too large").into());
+        }
+        let put = store::Write::put(key, expect, value);
+        Ok(match resource.expires() {
+            true => put.expiring(UnixMillis(self.clock.now().0 + EVENT_TTL_MILLIS)),
+            false => put,
+        })
+    }
+}
+
+/// What came of storing a new object.
+#[derive(Debug)]
+enum Inserted {
+    Done(Value),
+    Taken,
+    /// The name belongs to an object that is being deleted.
+    Leaving,
+}
+
+impl Inserted {
+    fn beside(other: &Value) -> Self {
+        if read::deleting(other) { Self::Leaving } else { Self::Taken }
+    }
+}

@@ -1,0 +1,190 @@
+//! The verbs: what create, get, list, watch, update, patch and delete do to the store (spec/apiserver.md sections 2 to 4).
+//!
+//! Every write of an existing object is a loop: read, change, admit, reset, validate, commit if nobody was faster. A
+//! client that named a resourceVersion is told when somebody was; all others never see the race.
+
+mod admit;
+mod bind;
+mod bodies;
+mod codec;
+mod create;
+mod delete;
+mod failure;
+mod list;
+mod owners;
+mod patch;
+mod update;
+mod view;
+mod watch;
+
+pub(crate) use failure::{Failure, Outcome};
+
+pub(crate) use bodies::{BodyKind, Given, delete_options};
+pub(crate) use codec::decode;
+pub(crate) use create::Created;
+pub(crate) use delete::{Deleted, Deletion};
+pub(crate) use list::{Collection, Listed};
+pub(crate) use patch::{PatchBody, Patching};
+pub(crate) use update::{Replacement, Updated};
+pub(crate) use view::{Headings, TableForm, list as list_view, partial, partial_list};
+pub(crate) use watch::{EventForm, Watching};
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::auth::User;
+use crate::catalog::{Catalog, Resource, Snapshot};
+use crate::kinds::{Endpoint, Rules, Timestamp};
+use crate::request::FieldValidation;
+use crate::rights::Rights;
+use crate::sources::{self, Clock, Entropy};
+use crate::status::ApiError;
+use crate::store::{Key, Store, Stored};
+
+/// How long a read waits for a version that is not there yet.
+const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
+/// What the store takes for one object.
+const OBJECT_BYTES: usize = 1_572_864;
+
+/// What every verb works with.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) rights: Rights,
+    pub(crate) catalog: Catalog,
+    /// False once the store has refused to go on.
+    pub(crate) store_works: AtomicBool,
+    /// Watches end when this becomes true.
+    pub(crate) stopping: tokio::sync::watch::Sender<bool>,
+}
+
+/// An object as stored and as its resource shows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Live {
+    pub(crate) stored: Arc<Stored>,
+    pub(crate) object: Value,
+}
+
+/// Whether a write reaches the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Stored,
+    DryRun,
+}
+
+/// What all writes of one request share.
+#[derive(Debug)]
+pub(crate) struct Write<'a> {
+    pub(crate) resource: &'a Arc<Resource>,
+    pub(crate) rules: &'a dyn Rules,
+    pub(crate) endpoint: Endpoint,
+    /// Of namespaced kinds.
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) user: &'a User,
+    pub(crate) effect: Effect,
+    /// Who owns the fields that the write changes.
+    pub(crate) manager: &'a str,
+    pub(crate) validation: FieldValidation,
+    pub(crate) now: Timestamp,
+    pub(crate) warnings: Warnings,
+}
+
+/// What to tell the client although the request succeeds, or besides why it failed. Each text once.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings(Mutex<Vec<String>>);
+
+impl Warnings {
+    pub(crate) fn add(&self, text: impl Into<String>) {
+        let (text, mut texts) = (text.into(), self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Core {
+    /// What is served at this moment.
+    pub(crate) fn served(&self) -> Arc<Snapshot> {
+        self.catalog.snapshot(&self.store)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let millis = i64::try_from(self.clock.now().0).unwrap_or(i64::MAX / 1000);
+        Timestamp::from_micros(millis.saturating_mul(1000))
+    }
+
+    pub(crate) fn uid(&self) -> String {
+        sources::uuid(&*self.entropy)
+    }
+
+    pub(crate) fn load(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Live> {
+        // A name that cannot be a key names nothing.
+        let key = Key::new(&resource.stored_as, namespace, name).ok()?;
+        let stored = self.store.get(&key)?;
+        let object = shown(resource, codec::decode(&stored));
+        Some(Live { stored, object })
+    }
+
+    /// As [`Core::load`], or the 404.
+    pub(crate) fn load_or_404(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Outcome<Live> {
+        self.load(resource, namespace, name).ok_or_else(|| ApiError::not_found(resource.named(), name).into())
+    }
+}
+
+impl Write<'_> {
+    fn key(&self, name: &str) -> Outcome<Key> {
+        Key::new(&self.resource.stored_as, self.namespace, name)
+            .map_err(|error| ApiError::bad_request(error.to_string()).into())
+    }
+
+    fn warn(&self, texts: Vec<String>) {
+        texts.into_iter().for_each(|text| self.warnings.add(text));
+    }
+}
+
+/// A stored object as its resource shows it: events have two views, custom resources one per version.
+pub(crate) fn shown(resource: &Resource, mut object: Value) -> Value {
+    if resource.group == "events.k8s.io" {
+        return crate::kinds::event::from_core(&object);
+    }
+    if resource.custom().is_some() {
+        resource.label(&mut object);
+    }
+    object
+}
+
+/// The form of a resource's object that is stored.
+fn storable(resource: &Resource, object: &Value) -> Value {
+    if resource.group == "events.k8s.io" {
+        return crate::kinds::event::to_core(object);
+    }
+    let mut object = object.clone();
+    if let Some(custom) = resource.custom() {
+        object["apiVersion"] = custom.stored_version().into();
+    }
+    object
+}
+
+/// Brings an object into the form that is compared, stored and answered: defaults filled, nothing empty.
+fn settle(resource: &Resource, rules: &dyn Rules, object: &mut Value) {
+    rules.default(object);
+    match resource.table() {
+        Some(table) => crate::schema::encode::complete(table, object),
+        // Everything of a custom object but its metadata is as it was sent.
+        None => {
+            if let Some(metadata) = object.get_mut("metadata") {
+                crate::schema::encode::complete(&crate::schema::tables::meta::OBJECT_META, metadata);
+            }
+        }
+    }
+    resource.label(object);
+}

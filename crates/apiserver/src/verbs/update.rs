@@ -1,0 +1,168 @@
+//! Update: PUT, and the loop that PATCH shares with it.
+
+use serde_json::Value;
+
+use super::{Core, Created, Effect, Live, Outcome, Write, codec, settle, storable};
+use crate::kinds::meta;
+use crate::kinds::{self, Missing, Update, Versionless, deletion, read};
+use crate::request::go_quote;
+use crate::status::{ApiError, Mismatch};
+use crate::store::{self, CommitError, Expect};
+
+/// What a write of an existing object came to.
+#[derive(Debug)]
+pub(crate) enum Updated {
+    Created(Value),
+    /// Also when nothing had to be written, and when the write removed the object: then it is what was submitted.
+    Changed(Value),
+}
+
+impl From<Created> for Updated {
+    fn from(created: Created) -> Self {
+        Self::Created(created.object)
+    }
+}
+
+/// How a request makes a new version out of the current one.
+pub(crate) trait Change: Sync {
+    /// The object as the client wants it, owners settled. Called again when somebody else was faster.
+    fn of(&self, core: &Core, write: &Write<'_>, live: &Value) -> Outcome<Value>;
+
+    /// The object to create when there is none, or the 404.
+    fn of_nothing(&self, core: &Core, write: &Write<'_>, name: &str) -> Outcome<Value>;
+
+    /// Whether a uid in the object is a condition on the stored one: in a PUT it is, in a PATCH it is a change.
+    fn uid_is_condition(&self) -> bool;
+}
+
+/// The body of a PUT.
+#[derive(Debug)]
+pub(crate) struct Replacement(pub(crate) Value);
+
+impl Change for Replacement {
+    fn of(&self, core: &Core, write: &Write<'_>, live: &Value) -> Outcome<Value> {
+        let mut object = self.0.clone();
+        write.warn(meta::deduplicate_owners(&mut object).into_iter().collect());
+        core.own(write, Some(live), &mut object);
+        Ok(object)
+    }
+
+    fn of_nothing(&self, core: &Core, write: &Write<'_>, name: &str) -> Outcome<Value> {
+        let creates = write.rules.policy().missing == Missing::Created && write.endpoint == kinds::Endpoint::Main;
+        if !creates || meta::requested_uid(&self.0).is_some() {
+            return Err(ApiError::not_found(write.resource.named(), name).into());
+        }
+        let mut object = self.0.clone();
+        write.warn(meta::deduplicate_owners(&mut object).into_iter().collect());
+        core.own(write, None, &mut object);
+        Ok(object)
+    }
+
+    fn uid_is_condition(&self) -> bool {
+        true
+    }
+}
+
+/// One turn of the loop.
+enum Turn {
+    Done(Value),
+    /// Somebody else was faster.
+    Again,
+}
+
+impl Core {
+    /// Writes a new version of an object, or creates it where that is allowed.
+    pub(crate) async fn update(&self, write: &Write<'_>, name: &str, change: &dyn Change) -> Outcome<Updated> {
+        loop {
+            let Some(live) = self.load(write.resource, write.namespace, name) else {
+                let mut object = change.of_nothing(self, write, name)?;
+                self.may_create(write, name)?;
+                meta::settle_namespace(&mut object, write.resource.scope(), write.namespace.unwrap_or_default())?;
+                meta::settle_name(&mut object, name)?;
+                return self.create_owned(write, object).await.map(Updated::from);
+            };
+            if let Turn::Done(object) = self.turn(write, name, &live, change).await? {
+                return Ok(Updated::Changed(object));
+            }
+        }
+    }
+
+    async fn turn(&self, write: &Write<'_>, name: &str, live: &Live, change: &dyn Change) -> Outcome<Turn> {
+        let old = &live.object;
+        let mut object = change.of(self, write, old)?;
+        meta::settle_namespace(&mut object, write.resource.scope(), write.namespace.unwrap_or_default())?;
+        meta::settle_name(&mut object, name)?;
+        if change.uid_is_condition() {
+            check_uid(write, live, &object)?;
+        }
+        self.admit_update(write, &mut object, old)?;
+        check_version(write, live, &mut object)?;
+        let update = Update { old, endpoint: write.endpoint, now: write.now };
+        write.warn(kinds::before_update(write.rules, write.resource.kind_named(), &mut object, update)?);
+        settle(write.resource, write.rules, &mut object);
+        crate::apply::keep_times_if_unchanged(old, &mut object);
+        self.validate_update(write, &object, old).await?;
+        let leaves = deletion::completed_by(&write.resource.kind, &object);
+        if !leaves && codec::encode(&storable(write.resource, &object)) == live.stored.value {
+            return Ok(Turn::Done(old.clone()));
+        }
+        if write.effect == Effect::DryRun {
+            return Ok(Turn::Done(object));
+        }
+        self.replace(write, live, object, leaves).await
+    }
+
+    async fn replace(&self, write: &Write<'_>, live: &Live, mut object: Value, leaves: bool) -> Outcome<Turn> {
+        let (key, expect) = (live.stored.key.clone(), Expect::At(live.stored.revision));
+        // The write that takes the last finalizer away is never stored (fact 7).
+        let commit = match leaves {
+            true => store::Write::delete(key, expect),
+            false => self.put(write.resource, key, &object, expect)?,
+        };
+        match self.store.commit(commit).await {
+            Ok(_) if leaves => Ok(Turn::Done(object)),
+            Ok(committed) => {
+                codec::set_version(&mut object, committed.revision);
+                Ok(Turn::Done(object))
+            }
+            // A client that named a version is refused in the next turn, where the version does not match any more.
+            Err(CommitError::Changed { .. } | CommitError::Missing { .. }) => Ok(Turn::Again),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn check_uid(write: &Write<'_>, live: &Live, object: &Value) -> Outcome<()> {
+    let stored = read::text(&live.object, "/metadata/uid");
+    match meta::requested_uid(object) {
+        Some(wanted) if wanted != stored => {
+            let key = format!("/registry/{}", live.stored.key);
+            let uids = Mismatch { wanted, stored };
+            Err(ApiError::wrong_uid(write.resource.named(), live.stored.key.name(), &key, uids).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Compares the version the client has seen.
+fn check_version(write: &Write<'_>, live: &Live, object: &mut Value) -> Outcome<()> {
+    let name = live.stored.key.name();
+    let given = read::text(object, "/metadata/resourceVersion").to_owned();
+    if given.is_empty() || given == "0" {
+        if write.rules.policy().versionless == Versionless::Refused {
+            return Err(ApiError::version_required(write.resource.named(), name).into());
+        }
+        codec::set_version(object, live.stored.revision);
+        return Ok(());
+    }
+    match given.parse::<u64>() {
+        Err(_) => {
+            let message = format!("strconv.ParseUint: parsing {}: invalid syntax", go_quote(&given));
+            Err(ApiError::unclassified(message).into())
+        }
+        Ok(version) if version != live.stored.revision.0 => {
+            Err(ApiError::modified(write.resource.named(), name).into())
+        }
+        Ok(_) => Ok(()),
+    }
+}

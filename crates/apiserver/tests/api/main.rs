@@ -1,0 +1,6 @@
+//! The API in process, over a store in memory.
+
+mod custom;
+mod service;
+mod support;
+mod tls;
