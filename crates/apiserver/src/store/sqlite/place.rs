@@ -59,7 +59,15 @@ pub(super) fn create_private(path: &Path) -> io::Result<File> {
 /// Held as long as a process uses the directory. The kernel lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 pub(super) struct DirLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // Closing the file would do it too, but a child that this process is just starting has a copy of the descriptor
+        // until its exec, and with it the lock. There is nobody to tell if this fails.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl DirLock {
@@ -70,13 +78,13 @@ impl DirLock {
         let mut file = options.open(&path).map_err(io)?;
         Self::flock(&mut file, place)?;
         file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(io)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 
     /// For a source that is only read: a copy of a store has no lock and needs none.
     pub(super) fn take_existing(place: &Place) -> Result<Option<Self>, OpenError> {
         match File::open(place.lock()) {
-            Ok(mut file) => Self::flock(&mut file, place).map(|()| Some(Self { _file: file })),
+            Ok(mut file) => Self::flock(&mut file, place).map(|()| Some(Self { file })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(OpenError::Io { path: place.lock(), source }),
         }
