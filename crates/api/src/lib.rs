@@ -1,0 +1,1 @@
+//! The nouns of Kubernetes storage: keys, ids, quantities, conditions.

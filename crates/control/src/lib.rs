@@ -1,0 +1,1 @@
+//! The acting halves of a volume's life, cluster side.
