@@ -23,4 +23,4 @@ pub mod status;
 pub mod store;
 mod verbs;
 
-pub use api::{Api, BootstrapError, Settings};
+pub use self::api::{Api, BootstrapError, Settings};
