@@ -1,1 +1,3 @@
 //! The nouns of Kubernetes storage: keys, ids, quantities, conditions.
+
+pub mod object;
