@@ -136,8 +136,7 @@ mod tests {
 
     #[test]
     fn modes_keep_their_written_order_and_count_once() {
-        let modes: AccessModes =
-            serde_json::from_str(r#"["ReadWriteMany","ReadWriteOnce","ReadWriteMany"]"#).unwrap();
+        let modes: AccessModes = serde_json::from_str(r#"["ReadWriteMany","ReadWriteOnce","ReadWriteMany"]"#).unwrap();
         assert_eq!(modes.iter().collect::<Vec<_>>(), [ReadWriteMany, ReadWriteOnce]);
         assert_eq!(modes.set(), AccessModes::of(&[ReadWriteOnce, ReadWriteMany]).set());
     }

@@ -106,6 +106,6 @@ mod tests {
     #[test]
     fn bytes_get_the_suffix_that_fits() {
         assert_eq!(Amount::from_bytes(10 << 30).text(), "10Gi");
-        assert_eq!(Amount::from_bytes(1000).text(), "1000");
+        assert_eq!(Amount::from_bytes(1500).text(), "1500");
     }
 }

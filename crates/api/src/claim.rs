@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::access::{AccessModes, VolumeMode};
 use crate::amount::Amount;
 use crate::keys::annotation;
-use crate::object::{Key, Kind, Meta, Object, Scope, Uid};
+use crate::object::{Key, Kind, Meta, Object, Uid, Word};
 use crate::selector::LabelSelector;
 
 /// What a claim asks for and what it got.
@@ -16,7 +16,7 @@ use crate::selector::LabelSelector;
 pub struct Claim {
     pub meta: Meta,
     /// The field as it stands; [`Claim::class`] is what counts.
-    pub class_field: Option<Box<str>>,
+    pub class_field: Option<Word>,
     /// Empty until the claim has a volume, or names the one it wants.
     pub volume_name: Box<str>,
     pub access: AccessModes,
@@ -118,11 +118,11 @@ impl Claim {
     }
 
     pub fn namespace(&self) -> &str {
-        self.meta.key.namespace.as_deref().unwrap_or_default()
+        self.meta.key.namespace().unwrap_or_default()
     }
 
     pub fn name(&self) -> &str {
-        &self.meta.key.name
+        self.meta.key.name()
     }
 
     /// The first binding finished once.
@@ -167,8 +167,7 @@ impl Claim {
 }
 
 impl Object for Claim {
-    const KIND: Kind =
-        Kind { group: "", version: "v1", plural: "persistentvolumeclaims", kind: "PersistentVolumeClaim", scope: Scope::Namespaced };
+    const KIND: Kind = Kind::CLAIM;
 
     fn meta(&self) -> &Meta {
         &self.meta
@@ -187,7 +186,7 @@ struct Wire {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct WireSpec {
-    storage_class_name: Option<Box<str>>,
+    storage_class_name: Option<Word>,
     volume_name: Box<str>,
     access_modes: AccessModes,
     volume_mode: Option<VolumeMode>,
@@ -305,9 +304,8 @@ mod tests {
     fn the_old_class_annotation_wins_even_when_it_is_empty() {
         let beta = annotation::BETA_STORAGE_CLASS.text();
         let spec = serde_json::json!({"storageClassName": "fast"});
-        let with = |value: &str| {
-            claim(serde_json::json!({"metadata": meta(serde_json::json!({beta: value})), "spec": spec}))
-        };
+        let with =
+            |value: &str| claim(serde_json::json!({"metadata": meta(serde_json::json!({beta: value})), "spec": spec}));
         assert_eq!(with("slow").class(), ClassName::Named("slow"));
         assert_eq!(with("").class(), ClassName::None);
         let unset = claim(serde_json::json!({"metadata": meta(serde_json::json!({}))}));

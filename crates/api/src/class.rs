@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::keys::annotation;
-use crate::object::{Kind, Meta, Object, Scope};
+use crate::object::{Kind, Meta, Object, Pairs, Word};
 use crate::volume::ReclaimPolicy;
 
 /// How volumes of a kind are made.
@@ -14,8 +14,8 @@ use crate::volume::ReclaimPolicy;
 pub struct Class {
     #[serde(rename = "metadata")]
     pub meta: Meta,
-    #[serde(default)]
-    pub provisioner: Box<str>,
+    #[serde(default = "Word::empty")]
+    pub provisioner: Word,
     #[serde(default)]
     pub parameters: BTreeMap<Box<str>, Box<str>>,
     #[serde(default)]
@@ -51,9 +51,9 @@ pub struct TopologyExpression {
 
 impl TopologyTerm {
     /// A term without expressions matches nothing.
-    pub fn matches(&self, labels: &crate::selector::Labels) -> bool {
+    pub fn matches(&self, labels: &Pairs) -> bool {
         let holds = |expression: &TopologyExpression| {
-            labels.get(&expression.key).is_some_and(|value| expression.values.contains(value))
+            labels.get(&expression.key).is_some_and(|value| expression.values.iter().any(|held| &**held == value))
         };
         !self.match_label_expressions.is_empty() && self.match_label_expressions.iter().all(holds)
     }
@@ -61,7 +61,7 @@ impl TopologyTerm {
 
 impl Class {
     pub fn name(&self) -> &str {
-        &self.meta.key.name
+        self.meta.key.name()
     }
 
     pub fn is_default(&self) -> bool {
@@ -75,13 +75,7 @@ impl Class {
 }
 
 impl Object for Class {
-    const KIND: Kind = Kind {
-        group: "storage.k8s.io",
-        version: "v1",
-        plural: "storageclasses",
-        kind: "StorageClass",
-        scope: Scope::Cluster,
-    };
+    const KIND: Kind = Kind::STORAGE_CLASS;
 
     fn meta(&self) -> &Meta {
         &self.meta
@@ -101,13 +95,7 @@ pub struct AttributesClass {
 }
 
 impl Object for AttributesClass {
-    const KIND: Kind = Kind {
-        group: "storage.k8s.io",
-        version: "v1",
-        plural: "volumeattributesclasses",
-        kind: "VolumeAttributesClass",
-        scope: Scope::Cluster,
-    };
+    const KIND: Kind = Kind::ATTRIBUTES_CLASS;
 
     fn meta(&self) -> &Meta {
         &self.meta

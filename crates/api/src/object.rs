@@ -165,6 +165,11 @@ impl Word {
         Word(word)
     }
 
+    /// No text at all.
+    pub fn empty() -> Word {
+        Word::new("")
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -521,18 +526,18 @@ impl Meta {
     }
 
     /// The value of a label.
-    pub fn label(&self, key: &str) -> Option<&str> {
-        self.labels.get(key)
+    pub fn label(&self, key: impl AsRef<str>) -> Option<&str> {
+        self.labels.get(key.as_ref())
     }
 
     /// The value of an annotation.
-    pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations.get(key)
+    pub fn annotation(&self, key: impl AsRef<str>) -> Option<&str> {
+        self.annotations.get(key.as_ref())
     }
 
     /// Whether `finalizer` holds the object.
-    pub fn has_finalizer(&self, finalizer: &str) -> bool {
-        self.finalizers.iter().any(|held| held == finalizer)
+    pub fn has_finalizer(&self, finalizer: impl AsRef<str>) -> bool {
+        self.finalizers.iter().any(|held| held.as_str() == finalizer.as_ref())
     }
 
     /// Whether deletion was asked for.

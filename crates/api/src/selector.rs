@@ -3,19 +3,16 @@
 //! One requirement type serves label selectors and node selectors; which operators are allowed was checked by the API
 //! server. An operator this program does not know matches nothing: doubt must not place data.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
-/// Labels as sorted pairs.
-pub type Labels = BTreeMap<Box<str>, Box<str>>;
+use crate::object::{Pairs, Word};
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Requirement {
-    pub key: Box<str>,
+    pub key: Word,
     pub operator: Operator,
     #[serde(default)]
-    pub values: Box<[Box<str>]>,
+    pub values: Box<[Word]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -36,21 +33,21 @@ impl Requirement {
     }
 
     pub fn matches(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|held| &**held == value);
+        let listed = |value: &str| self.values.iter().any(|held| held.as_str() == value);
         match (self.operator, value) {
             (Operator::In, Some(value)) => listed(value),
             (Operator::NotIn, Some(value)) => !listed(value),
             (Operator::NotIn | Operator::DoesNotExist, None) | (Operator::Exists, Some(_)) => true,
-            (Operator::Gt, Some(value)) => self.number().zip(value.parse().ok()).is_some_and(|(than, is)| is > than),
-            (Operator::Lt, Some(value)) => self.number().zip(value.parse().ok()).is_some_and(|(than, is)| is < than),
+            (Operator::Gt, Some(value)) => self.compares(value, i64::gt),
+            (Operator::Lt, Some(value)) => self.compares(value, i64::lt),
             _ => false,
         }
     }
 
-    fn number(&self) -> Option<i64> {
+    fn compares(&self, value: &str, holds: fn(&i64, &i64) -> bool) -> bool {
         match &*self.values {
-            [one] => one.parse().ok(),
-            _ => None,
+            [bound] => matches!((value.parse(), bound.parse()), (Ok(value), Ok(bound)) if holds(&value, &bound)),
+            _ => false,
         }
     }
 }
@@ -59,13 +56,13 @@ impl Requirement {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
-    pub match_labels: Labels,
+    pub match_labels: Pairs,
     pub match_expressions: Box<[Requirement]>,
 }
 
 impl LabelSelector {
-    pub fn matches(&self, labels: &Labels) -> bool {
-        let label = |key: &str| labels.get(key).map(AsRef::as_ref);
+    pub fn matches(&self, labels: &Pairs) -> bool {
+        let label = |key: &str| labels.get(key);
         self.match_labels.iter().all(|(key, value)| label(key) == Some(value))
             && self.match_expressions.iter().all(|requirement| requirement.matches(label(&requirement.key)))
     }
@@ -92,15 +89,15 @@ const NAME_FIELD: &str = "metadata.name";
 impl NodeSelector {
     /// Upstream's matcher forgets the node's name here, so that volumes which name their node fit nowhere (spec controllers
     /// 4.7 rule 7); we give it.
-    pub fn matches(&self, name: &str, labels: &Labels) -> bool {
+    pub fn matches(&self, name: &str, labels: &Pairs) -> bool {
         self.node_selector_terms.iter().any(|term| term.matches(name, labels))
     }
 }
 
 impl NodeTerm {
-    fn matches(&self, name: &str, labels: &Labels) -> bool {
+    fn matches(&self, name: &str, labels: &Pairs) -> bool {
         let empty = self.match_expressions.is_empty() && self.match_fields.is_empty();
-        let label = |key: &str| labels.get(key).map(AsRef::as_ref);
+        let label = |key: &str| labels.get(key);
         let field = |key: &str| (key == NAME_FIELD).then_some(name);
         !empty
             && self.match_expressions.iter().all(|requirement| requirement.matches(label(&requirement.key)))
@@ -112,8 +109,8 @@ impl NodeTerm {
 mod tests {
     use super::*;
 
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
-        pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+    fn labels(pairs: &[(&str, &str)]) -> Pairs {
+        pairs.iter().copied().collect()
     }
 
     fn node_selector(json: serde_json::Value) -> NodeSelector {

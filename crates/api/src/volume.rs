@@ -8,7 +8,7 @@ use crate::access::{AccessModes, VolumeMode};
 use crate::amount::Amount;
 use crate::claim::{Claim, ClassName, storage};
 use crate::keys::annotation;
-use crate::object::{Key, Kind, Meta, Object, Scope, Uid};
+use crate::object::{Key, Kind, Meta, Object, Pairs, Uid, Word};
 use crate::selector::NodeSelector;
 
 /// What a volume offers and who has it.
@@ -17,7 +17,7 @@ use crate::selector::NodeSelector;
 pub struct Volume {
     pub meta: Meta,
     /// The field as it stands; [`Volume::class`] is what counts.
-    pub class_field: Option<Box<str>>,
+    pub class_field: Option<Word>,
     pub access: AccessModes,
     pub mode: VolumeMode,
     /// Absent only in objects that passed no validation.
@@ -91,12 +91,25 @@ impl VolumePhase {
 /// What a volume is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    Csi { driver: Box<str>, handle: Box<str> },
-    HostPath { path: Box<str> },
-    Local { path: Box<str> },
-    Nfs { server: Box<str>, path: Box<str> },
+    Csi {
+        driver: Word,
+        handle: Box<str>,
+    },
+    HostPath {
+        path: Box<str>,
+    },
+    Local {
+        path: Box<str>,
+    },
+    Nfs {
+        server: Box<str>,
+        path: Box<str>,
+    },
     /// Another plugin's: its field in the object, and what stands there. Rare, so it is kept as it came.
-    Other { field: Box<str>, value: Box<serde_json::Value> },
+    Other {
+        field: Box<str>,
+        value: Box<serde_json::Value>,
+    },
     /// No source at all, which validation refuses.
     Missing,
 }
@@ -107,7 +120,7 @@ impl Volume {
     }
 
     pub fn name(&self) -> &str {
-        &self.meta.key.name
+        self.meta.key.name()
     }
 
     pub fn bound_by_controller(&self) -> bool {
@@ -138,14 +151,13 @@ impl Volume {
     }
 
     /// Whether a pod on this node could reach it. A volume without affinity is reachable from everywhere.
-    pub fn reachable_from(&self, node: &str, labels: &crate::selector::Labels) -> bool {
+    pub fn reachable_from(&self, node: &str, labels: &Pairs) -> bool {
         self.affinity.as_ref().is_none_or(|affinity| affinity.matches(node, labels))
     }
 }
 
 impl Object for Volume {
-    const KIND: Kind =
-        Kind { group: "", version: "v1", plural: "persistentvolumes", kind: "PersistentVolume", scope: Scope::Cluster };
+    const KIND: Kind = Kind::VOLUME;
 
     fn meta(&self) -> &Meta {
         &self.meta
@@ -164,7 +176,7 @@ struct Wire {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct WireSpec {
-    storage_class_name: Option<Box<str>>,
+    storage_class_name: Option<Word>,
     access_modes: AccessModes,
     volume_mode: Option<VolumeMode>,
     capacity: BTreeMap<Box<str>, serde_json::Value>,
@@ -199,7 +211,7 @@ struct WireAffinity {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct WireCsi {
-    driver: Box<str>,
+    driver: Option<Word>,
     volume_handle: Box<str>,
 }
 
@@ -226,6 +238,7 @@ struct WireStatus {
 impl WireSpec {
     fn source(&mut self) -> Source {
         if let Some(WireCsi { driver, volume_handle }) = self.csi.take() {
+            let driver = driver.unwrap_or_else(|| Word::new(""));
             return Source::Csi { driver, handle: volume_handle };
         }
         if let Some(WirePath { path }) = self.host_path.take() {
