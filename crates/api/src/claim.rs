@@ -11,7 +11,7 @@ use crate::object::{Key, Kind, Meta, Object, Uid, Word};
 use crate::selector::LabelSelector;
 
 /// What a claim asks for and what it got.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Claim {
     pub meta: Meta,

@@ -12,7 +12,7 @@ use crate::object::{Key, Kind, Meta, Object, Pairs, Uid, Word};
 use crate::selector::NodeSelector;
 
 /// What a volume offers and who has it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Volume {
     pub meta: Meta,
