@@ -158,4 +158,5 @@ pub mod provisioner {
     /// The class has no provisioner; its volumes are made by hand.
     pub const NONE: &str = "kubernetes.io/no-provisioner";
     pub const HOST_PATH: &str = "kubernetes.io/host-path";
+    pub const NFS: &str = "kubernetes.io/nfs";
 }

@@ -7,5 +7,6 @@ pub mod bind;
 pub mod decision;
 pub mod migration;
 pub mod outcome;
+pub mod release;
 
 pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};
