@@ -5,8 +5,10 @@
 
 pub mod bind;
 pub mod decision;
+pub mod ephemeral;
 pub mod migration;
 pub mod outcome;
+pub mod protect;
 pub mod release;
 
 pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};
