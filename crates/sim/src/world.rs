@@ -1,0 +1,168 @@
+//! One simulation: a seed, its time, its API server and its components.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use apiserver::auth::SignerError;
+use apiserver::http::Service;
+use apiserver::sources::{Clock, RuntimeClock, SeededEntropy};
+use apiserver::store::{MemoryDisk, Options, Revision, Store, UnixMillis};
+use apiserver::{Api, BootstrapError, Settings};
+use tokio::task::JoinHandle;
+
+use crate::component::Component;
+use crate::faults::Fates;
+use crate::journal::Journal;
+use crate::random::{Random, Seed};
+
+/// When every world begins: 1 January 2027, 00:00 UTC.
+const BEGINNING: UnixMillis = UnixMillis(1_798_761_600_000);
+
+/// What can be different about a world.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// How much of the past the store keeps. A short one makes 410 common.
+    pub store: Options,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    #[error("the runtime of the simulation could not be made")]
+    Runtime(#[source] std::io::Error),
+    #[error("no key for the tokens of service accounts could be made")]
+    Signer(#[source] SignerError),
+    #[error("the API server could not prepare its store")]
+    Api(#[source] BootstrapError),
+}
+
+/// A running simulation. Everything in it ends when it is dropped.
+#[derive(Debug)]
+pub struct World {
+    seed: Seed,
+    api: Api,
+    clock: Arc<dyn Clock>,
+    journal: Journal,
+    disk: MemoryDisk,
+    weather: Weather,
+    background: JoinHandle<()>,
+}
+
+/// Whether faults happen at all, for everybody at once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Weather(Arc<AtomicBool>);
+
+impl Weather {
+    pub(crate) fn is_calm(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs a scenario in a world of its own, on a thread and a runtime of its own with paused time. A panic in it is passed
+/// on to the caller.
+pub fn simulate<T, S, F>(seed: Seed, setup: Setup, scenario: S) -> Result<T, WorldError>
+where
+    T: Send,
+    S: FnOnce(World) -> F + Send,
+    F: Future<Output = T>,
+{
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .map_err(WorldError::Runtime)?;
+        runtime.block_on(async { Ok(scenario(World::start(seed, setup).await?).await) })
+    };
+    std::thread::scope(|scope| match scope.spawn(run).join() {
+        Ok(outcome) => outcome,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+impl World {
+    /// Starts the API server and what it does by itself. The runtime must be a current-thread one with paused time.
+    pub async fn start(seed: Seed, setup: Setup) -> Result<Self, WorldError> {
+        let disk = MemoryDisk::default();
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::starting_at(BEGINNING));
+        let entropy = SeededEntropy::new(Random::new(seed, "apiserver").number());
+        let settings = Settings::in_memory(Arc::clone(&clock), Arc::new(entropy)).map_err(WorldError::Signer)?;
+        let settings = Settings { store: Store::on_memory(&disk, setup.store), ..settings };
+        let api = Api::start(settings).await.map_err(WorldError::Api)?;
+        let background = tokio::spawn({
+            let api = api.clone();
+            async move { api.run().await }
+        });
+        Ok(Self { seed, api, clock, journal: Journal::start(), disk, weather: Weather::default(), background })
+    }
+
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// Numbers for one purpose; equal purposes give equal numbers.
+    pub fn random(&self, purpose: &str) -> Random {
+        Random::new(self.seed, purpose)
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// A part under test, whose requests meet these fates. A name stands for one process: the component that replaces a
+    /// crashed one has the same name and fates of its own.
+    pub fn component(&self, name: &str, fates: impl Fates + 'static) -> Component {
+        Component::new(self, name, Box::new(fates))
+    }
+
+    /// From now on no fault happens to anybody, so that everything can settle.
+    pub fn calm(&self) {
+        self.journal.note("world", "calm");
+        self.weather.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn weather(&self) -> Weather {
+        self.weather.clone()
+    }
+
+    pub(crate) fn service(&self) -> Service {
+        self.api.service()
+    }
+
+    /// What the store's disk holds: every object and what is left of its history, a line per version.
+    pub fn record(&self) -> Vec<String> {
+        let image = self.disk.image();
+        let head = format!("revision {} floors {:?}", image.revision, image.floors);
+        let row = |entry: &apiserver::store::Entry| match &entry.stored {
+            Some(stored) => format!("{} {} {}", entry.revision, entry.key, String::from_utf8_lossy(&stored.value)),
+            None => format!("{} {} deleted", entry.revision, entry.key),
+        };
+        std::iter::once(head).chain(image.entries.iter().map(row)).collect()
+    }
+
+    /// The revision of every live object, by `resource/namespace/name`: what a reader that has seen everything knows.
+    pub fn live(&self) -> BTreeMap<String, Revision> {
+        let mut live = BTreeMap::new();
+        for entry in self.disk.image().entries {
+            match entry.stored {
+                Some(_) => drop(live.insert(entry.key.to_string(), entry.revision)),
+                None => drop(live.remove(&entry.key.to_string())),
+            }
+        }
+        live
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.background.abort();
+    }
+}
