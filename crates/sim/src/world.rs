@@ -166,3 +166,71 @@ impl Drop for World {
         self.background.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+    use kube::Api;
+    use kube::api::{DeleteParams, PostParams};
+    use serde_json::json;
+
+    use super::*;
+    use crate::faults::{Faults, Seeded};
+
+    /// Claims are made and deleted on bad days; what is left in the journal and on the disk.
+    fn some_claims(seed: Seed) -> (Vec<String>, Vec<String>) {
+        let scenario = async |world: World| {
+            let user = world.component("user", Seeded::new(&world, "user", Faults::rough()));
+            let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(user.client());
+            for number in 0..50 {
+                let claim = serde_json::from_value(json!({
+                    "metadata": {"generateName": "claim-"},
+                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+                }));
+                let made = claims.create(&PostParams::default(), &claim.expect("the claim is well formed")).await;
+                if let (0, Ok(made)) = (number % 3, made) {
+                    let name = made.metadata.name.unwrap_or_default();
+                    drop(claims.delete(&name, &DeleteParams::default()).await);
+                }
+            }
+            (world.journal().lines(), world.record())
+        };
+        simulate(seed, Setup::default(), scenario).expect("a world can be made")
+    }
+
+    #[test]
+    fn one_seed_gives_one_world_and_another_seed_another() {
+        assert_eq!(some_claims(Seed(5)), some_claims(Seed(5)));
+        assert_ne!(some_claims(Seed(5)), some_claims(Seed(6)));
+    }
+
+    #[test]
+    fn a_calm_world_has_no_faults_left() {
+        let scenario = async |world: World| {
+            world.calm();
+            let every = Faults { unavailable: crate::Odds::of_10_000(10_000), ..Faults::rough() };
+            let user = world.component("user", Seeded::new(&world, "user", every));
+            let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(user.client());
+            assert!(claims.get_opt("none").await.expect("it is answered").is_none());
+            world.live().keys().filter(|key| key.starts_with("namespaces/")).count()
+        };
+        assert_eq!(simulate(Seed(1), Setup::default(), scenario).expect("a world can be made"), 4);
+    }
+
+    #[test]
+    fn a_world_runs_on_one_thread_and_a_panic_in_it_is_the_callers() {
+        let names = || {
+            let tasks = std::fs::read_dir("/proc/self/task").expect("Linux lists threads").flatten();
+            let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            tasks.map(name).filter(|name| name.starts_with("tokio") || name.starts_with("store")).collect::<Vec<_>>()
+        };
+        let scenario = async |world: World| {
+            tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+            assert_eq!(names(), [""; 0], "neither the server nor the runtime has threads of its own");
+            panic!("seed {}", world.seed());
+        };
+        let run = std::panic::AssertUnwindSafe(|| simulate::<(), _, _>(Seed(9), Setup::default(), scenario));
+        let panic = std::panic::catch_unwind(run).expect_err("it panics");
+        assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some("seed 9"));
+    }
+}

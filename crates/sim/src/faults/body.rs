@@ -47,7 +47,7 @@ impl http_body::Body for Body {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         let Self { inner, watch } = self.get_mut();
-        let next = |context: &mut Context<'_>| {
+        let mut next = |context: &mut Context<'_>| {
             let polled = Pin::new(&mut *inner).poll_frame(context);
             polled.map(|frame| frame.map(|frame| frame.map_err(|never| match never {})))
         };

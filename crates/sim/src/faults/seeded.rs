@@ -73,7 +73,7 @@ impl Faults {
             answer_lost: Odds::of_10_000(200),
             gone: Odds::of_10_000(300),
             stale: Odds::of_10_000(3_000),
-            stale_revisions: 50,
+            stale_revisions: 10,
             held: Odds::of_10_000(300),
             hold: Duration::from_secs(1)..=Duration::from_secs(60),
             ended: Odds::of_10_000(50),

@@ -17,6 +17,7 @@ use sim::{Journal, Seed};
 use crate::day::{Record, live};
 
 const SEED: Seed = Seed(20_270_101);
+const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Where a child process is to put its record.
 const RECORD: &str = "ORLOP_DAY_RECORD";
@@ -69,10 +70,14 @@ fn a_day_with_every_fault_ends_with_every_claim_kept_and_nothing_left_behind() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_day() {
-    let again = live(SEED, DAY);
-    assert_same("journals", &the_day().journal, &again.journal);
-    assert_same("stores", &the_day().store, &again.store);
+fn the_same_seed_gives_the_same_hours_on_two_threads() {
+    let (one, other) = std::thread::scope(|scope| {
+        let run = || live(SEED, 3 * HOUR);
+        let (one, other) = (scope.spawn(run), scope.spawn(run));
+        (one.join().expect("no panic"), other.join().expect("no panic"))
+    });
+    assert_same("journals", &one.journal, &other.journal);
+    assert_same("stores", &one.store, &other.store);
 }
 
 #[test]
@@ -93,8 +98,7 @@ fn another_process_has_the_same_day() {
 
 #[test]
 fn another_seed_gives_another_hour() {
-    let hour = Duration::from_secs(3600);
-    let (one, other) = (live(Seed(1), hour), live(Seed(2), hour));
+    let (one, other) = (live(Seed(1), HOUR), live(Seed(2), HOUR));
     assert_ne!(one.journal, other.journal);
     assert_ne!(one.store, other.store);
 }
