@@ -43,11 +43,11 @@ async fn a_status_is_written_apart_from_the_rest() {
     let server = Server::start().await;
     let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(server.client());
     let mut created = claims.create(&PostParams::default(), &claim("c")).await.expect("a claim is made");
-    created.labels_mut().insert("a".to_owned(), "1".to_owned());
+    created.spec.get_or_insert_default().volume_name = Some("v".to_owned());
     created.status.get_or_insert_default().phase = Some("Bound".to_owned());
     let replaced = claims.replace_status("c", &PostParams::default(), &created).await.expect("its status can be set");
     assert_eq!(replaced.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Bound"));
-    assert!(replaced.labels().is_empty(), "labels are no part of the status");
+    assert_eq!(replaced.spec.and_then(|spec| spec.volume_name), None, "the spec is no part of the status");
     let lost = json!({"status": {"phase": "Lost"}});
     let patched = claims.patch_status("c", &PatchParams::default(), &Patch::Merge(lost)).await.expect("patched");
     assert_eq!(patched.status.and_then(|status| status.phase).as_deref(), Some("Lost"));
@@ -68,9 +68,8 @@ async fn a_pod_is_bound_to_a_node_by_its_subresource() {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"},
     });
-    let body = serde_json::to_vec(&binding).expect("JSON can be written");
     let _: serde_json::Value =
-        pods.create_subresource("binding", "p", &PostParams::default(), body).await.expect("the pod is bound");
+        pods.create_subresource("binding", "p", &PostParams::default(), &binding).await.expect("the pod is bound");
     let bound = pods.get("p").await.expect("it is there");
     assert_eq!(bound.spec.and_then(|spec| spec.node_name).as_deref(), Some("n"));
 }

@@ -63,7 +63,7 @@ async fn applies_make_change_conflict_and_force() {
     let data = left.data.unwrap_or_default();
     assert_eq!(data.get("a").map(String::as_str), Some("2"), "what another owns stays");
     let left = apply("two", json!({}), false).await.expect("two wants nothing");
-    let data = left.data.unwrap_or_default();
+    let data = left.data.clone().unwrap_or_default();
     assert_eq!(data.keys().collect::<Vec<_>>(), ["b"], "what nobody wants any more goes");
     let managers: Vec<_> = left.managed_fields().iter().filter_map(|entry| entry.manager.clone()).collect();
     assert!(managers.contains(&"one".to_owned()), "{managers:?}");
