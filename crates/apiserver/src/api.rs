@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::auth::{self, StaticTokens, TokenSigner, User};
+use crate::auth::{self, SignerError, StaticTokens, TokenSigner, User};
 use crate::catalog::{self, Catalog};
 use crate::controllers;
 use crate::http::{Gate, Service, Shared};
@@ -14,8 +14,8 @@ use crate::kinds::Endpoint;
 use crate::request::FieldValidation;
 use crate::rights::Rights;
 use crate::sources::{Clock, Entropy};
-use crate::store::Store;
-use crate::verbs::{Core, Effect, Failure, Warnings, Write};
+use crate::store::{Options, Store};
+use crate::verbs::{Core, Effect, Failure, OpenWatches, Warnings, Write};
 
 /// Namespaces that always exist.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -33,6 +33,22 @@ pub struct Settings {
     pub tokens: StaticTokens,
     /// `127.0.0.1:6443`: what discovery tells clients.
     pub address: String,
+}
+
+impl Settings {
+    /// A server over an empty store in memory, for callers in this process. It has no threads and no files: on a
+    /// current-thread runtime with paused time, equal requests in equal order give equal answers. Only the tokens of
+    /// service accounts differ from run to run.
+    pub fn in_memory(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Result<Self, SignerError> {
+        Ok(Self {
+            store: Store::memory(Options::default()),
+            clock,
+            entropy,
+            signer: TokenSigner::ephemeral("https://kubernetes.default.svc")?,
+            tokens: StaticTokens::default(),
+            address: "127.0.0.1:6443".to_owned(),
+        })
+    }
 }
 
 /// What the server needs of its store could not be put there.
@@ -62,6 +78,7 @@ impl Api {
             catalog: Catalog::default(),
             store_works: AtomicBool::new(true),
             stopping,
+            watches: OpenWatches::default(),
         });
         bootstrap(&core).await?;
         Ok(Self { shared: Arc::new(Shared { core, gate: Gate::new(signer, tokens), address }) })
@@ -74,6 +91,11 @@ impl Api {
 
     pub fn store(&self) -> &Store {
         &self.shared.core.store
+    }
+
+    /// How many watches clients hold open. A dropped stream is counted no more.
+    pub fn open_watches(&self) -> usize {
+        self.shared.core.watches.count()
     }
 
     /// Runs what happens without a request, until the server stops: upkeep of the store, removal of the content of
@@ -90,6 +112,7 @@ impl Api {
             );
         };
         tokio::select! {
+            biased;
             () = work => {}
             _ = stopping.wait_for(|stopping| *stopping) => {}
         }

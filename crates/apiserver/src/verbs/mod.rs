@@ -27,7 +27,7 @@ pub(crate) use list::{Collection, Listed};
 pub(crate) use patch::{PatchBody, Patching};
 pub(crate) use update::{Replacement, Updated};
 pub(crate) use view::{Headings, TableForm, list as list_view, partial, partial_list};
-pub(crate) use watch::{EventForm, Watching};
+pub(crate) use watch::{EventForm, OpenWatches, Watching};
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +61,7 @@ pub(crate) struct Core {
     pub(crate) store_works: AtomicBool,
     /// Watches end when this becomes true.
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,
+    pub(crate) watches: OpenWatches,
 }
 
 /// An object as stored and as its resource shows it.

@@ -62,6 +62,20 @@ impl Kind {
     }
 }
 
+/// How many watches are open. Every clone that [`OpenWatches::open`] hands out is one.
+#[derive(Debug, Default)]
+pub(crate) struct OpenWatches(Arc<()>);
+
+impl OpenWatches {
+    fn open(&self) -> Arc<()> {
+        Arc::clone(&self.0)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+}
+
 /// A running watch.
 struct Running {
     core: Arc<Core>,
@@ -79,6 +93,8 @@ struct Running {
     next_bookmark: Instant,
     deadline: Instant,
     stopping: tokio::sync::watch::Receiver<bool>,
+    /// Held for as long as the watch is open.
+    _open: Arc<()>,
 }
 
 impl Core {
@@ -121,6 +137,7 @@ impl Core {
             next_bookmark: next_bookmark(now, deadline),
             deadline,
             stopping: self.stopping.subscribe(),
+            _open: self.watches.open(),
         };
         Ok(Box::pin(futures_util::stream::unfold(running, |mut running| async move {
             let line = running.next().await?;
