@@ -1,7 +1,7 @@
 //! The files of a store: who may use them, and how far they were acknowledged.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,11 @@ impl Place {
         self.dir.join("store.db-wal")
     }
 
+    /// SQLite's other file beside the database: there only while the database is being made to use the one above.
+    pub(super) fn rollback(&self) -> PathBuf {
+        self.dir.join("store.db-journal")
+    }
+
     pub(super) fn mark(&self) -> PathBuf {
         self.dir.join("acknowledged")
     }
@@ -38,14 +43,28 @@ impl Place {
         self.dir.join("lock")
     }
 
-    /// Makes the directory, readable by its owner alone.
+    /// Makes the directory, readable by its owner alone, and those above it that are missing.
     pub(super) fn make_dir(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)
+        make_dirs(&self.dir)
     }
 
     pub(super) fn sync_dir(&self) -> io::Result<()> {
         sync_dir(&self.dir)
     }
+}
+
+/// Each new directory is synced into the one above it: what is in it survives a power cut only if it does itself.
+fn make_dirs(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_dirs(parent)?;
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !dir.is_dir() => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    sync_dir(parent)
 }
 
 pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
@@ -77,17 +96,28 @@ impl DirLock {
         let (path, io) = (place.lock(), |source| OpenError::Io { path: place.lock(), source });
         let mut file = options.open(&path).map_err(io)?;
         Self::flock(&mut file, place)?;
-        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(io)?;
+        Self::sign(&mut file).map_err(io)?;
         Ok(Self { file })
     }
 
     /// For a source that is only read: a copy of a store has no lock and needs none.
     pub(super) fn take_existing(place: &Place) -> Result<Option<Self>, OpenError> {
-        match File::open(place.lock()) {
-            Ok(mut file) => Self::flock(&mut file, place).map(|()| Some(Self { file })),
+        match OpenOptions::new().read(true).write(true).open(place.lock()).or_else(|_| File::open(place.lock())) {
+            Ok(mut file) => {
+                Self::flock(&mut file, place)?;
+                // Who is refused meanwhile is told about this process. Where nothing can be written, nobody else can
+                // use the store either.
+                let _ = Self::sign(&mut file);
+                Ok(Some(Self { file }))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(OpenError::Io { path: place.lock(), source }),
         }
+    }
+
+    fn sign(file: &mut File) -> io::Result<()> {
+        file.set_len(0)?;
+        file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
     }
 
     fn flock(file: &mut File, place: &Place) -> Result<(), OpenError> {
