@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use super::examine::{connect, scan};
-use super::place::{DirLock, Mark, Place, create_private, read_mark, sync_dir};
+use super::place::{DirLock, Mark, Place, create_private, read_mark};
 use super::rows::{APPLICATION_ID, FORMAT, Meta, SCHEMA, Tally, insert};
 use super::{Damage, OpenError, live};
 use crate::store::backup::Snapshot;
@@ -101,7 +101,6 @@ fn in_path(path: &Path) -> impl FnOnce(io::Error) -> CopyError {
 #[derive(Debug)]
 struct Draft {
     place: Place,
-    parent: PathBuf,
     to: PathBuf,
 }
 
@@ -126,7 +125,7 @@ impl Draft {
             Ok(()) | Err(_) => {}
         }
         place.make_dir().map_err(in_path(&place.dir))?;
-        Ok(Self { place, parent, to: to.to_owned() })
+        Ok(Self { place, to: to.to_owned() })
     }
 
     fn scratch(&self, source: &Place) -> Result<Place, CopyError> {
@@ -152,7 +151,7 @@ impl Draft {
             return Err(CopyError::Unfaithful { damage: back.damage });
         }
         fs::rename(&self.place.dir, &self.to).map_err(in_path(&self.to))?;
-        sync_dir(&self.parent).map_err(in_path(&self.parent))
+        Place::at(&self.to).sync_ancestors().map_err(in_path(&self.to))
     }
 }
 

@@ -149,6 +149,7 @@ fn ensure_files(place: &Place) -> Result<Result<Option<Revision>, Damage>, OpenE
     match &mark {
         Ok(None | Some(Revision(0))) if !place.write_ahead().exists() => {
             write_store(place, &Image::default()).map_err(|error| OpenError::Create(Box::new(error)))?;
+            place.sync_ancestors().map_err(|source| OpenError::Io { path: place.dir.clone(), source })?;
             Ok(Ok(Some(Revision(0))))
         }
         Ok(_) | Err(_) => Err(missing_database(place)),

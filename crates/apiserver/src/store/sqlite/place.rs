@@ -45,26 +45,24 @@ impl Place {
 
     /// Makes the directory, readable by its owner alone, and those above it that are missing.
     pub(super) fn make_dir(&self) -> io::Result<()> {
-        make_dirs(&self.dir)
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)
     }
 
     pub(super) fn sync_dir(&self) -> io::Result<()> {
         sync_dir(&self.dir)
     }
-}
 
-/// Each new directory is synced into the one above it: what is in it survives a power cut only if it does itself.
-fn make_dirs(dir: &Path) -> io::Result<()> {
-    if dir.is_dir() {
-        return Ok(());
+    /// Syncs all directories above: any of them may be new, and what is in it survives a power cut only if it does
+    /// itself. Those that are not ours to open are older than the store.
+    pub(super) fn sync_ancestors(&self) -> io::Result<()> {
+        for dir in std::path::absolute(&self.dir)?.ancestors().skip(1) {
+            match sync_dir(dir) {
+                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    make_dirs(parent)?;
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !dir.is_dir() => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    sync_dir(parent)
 }
 
 pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
@@ -150,11 +148,14 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    pub(super) fn create(place: &Place, revision: Revision) -> io::Result<Self> {
-        let mark = Self { file: create_private(&place.mark())?, unsynced: false };
-        mark.file.write_all_at(&encode(revision), 0)?;
-        mark.file.sync_all()?;
-        Ok(mark)
+    /// It is whole as soon as it is there, and it is there before anything else is.
+    pub(super) fn create(place: &Place, revision: Revision) -> io::Result<()> {
+        let partial = place.dir.join("acknowledged.partial");
+        let file = create_private(&partial)?;
+        file.write_all_at(&encode(revision), 0)?;
+        file.sync_all()?;
+        fs::rename(&partial, place.mark())?;
+        place.sync_dir()
     }
 
     pub(super) fn open(place: &Place) -> io::Result<Self> {

@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod group;
 mod model;
+mod power;
 mod watching;
 
 use std::path::Path;
