@@ -98,6 +98,12 @@ impl Answer {
         Self { code: 200, content_type, body: Body::lines(lines), headers: Vec::new(), warnings: Vec::new() }
     }
 
+    /// Bytes that are made as the client takes them.
+    pub(crate) fn stream(pieces: impl Iterator<Item = bytes::Bytes> + Send + 'static) -> Self {
+        let body = Body::lines(Box::pin(futures_util::stream::iter(pieces)));
+        Self { code: 200, content_type: "application/octet-stream", body, headers: Vec::new(), warnings: Vec::new() }
+    }
+
     /// A refusal. Who reads nothing but protobuf gets it in protobuf.
     pub(crate) fn failure(failure: &Failure, encoding: Encoding, layout: Layout) -> Self {
         let answer = match encoding {

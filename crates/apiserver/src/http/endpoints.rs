@@ -1,4 +1,4 @@
-//! The paths that are not resources: health, version, discovery, OpenAPI.
+//! The paths that are not resources: health, version, discovery, OpenAPI, and the backup of all objects.
 
 use serde_json::Value;
 
@@ -28,6 +28,7 @@ pub(super) fn serve(call: &Call, endpoint: &Endpoint) -> Outcome<Answer> {
             let hash = call.info.query.get("hash").unwrap_or_default();
             Ok(discovery::openapi_document(&call.shared.core.served(), (group, version), hash))
         }
+        Endpoint::Backup => Ok(Answer::stream(call.shared.core.store.snapshot().into_pieces())),
         Endpoint::Metrics | Endpoint::OpenApiV2 | Endpoint::Unknown => Ok(Answer::page_not_found()),
     }
 }

@@ -251,11 +251,11 @@ impl Index {
     }
 
     /// The live objects alone, for a copy of the store that starts its history anew.
-    pub(super) fn live_entries(&self) -> Vec<Entry> {
+    pub(super) fn live_objects(&self) -> Vec<Arc<Stored>> {
         let all = self.shelves.values().flat_map(|shelf| shelf.objects.values());
-        let mut entries: Vec<_> = all.filter_map(|versions| versions.back()?.live().map(Entry::live)).collect();
-        entries.sort_by_key(|entry| entry.revision);
-        entries
+        let mut objects: Vec<_> = all.filter_map(|versions| versions.back()?.live().cloned()).collect();
+        objects.sort_by_key(|stored| stored.revision);
+        objects
     }
 }
 

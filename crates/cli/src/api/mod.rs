@@ -1,7 +1,7 @@
 //! `orlop api`: the embedded Kubernetes API server, alone.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,6 +14,8 @@ use apiserver::store::{Options, Store, UnixMillis};
 use apiserver::{Api, Settings};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::data;
 
 /// Who signs service-account tokens, and for whom they are.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -68,11 +70,10 @@ fn start(args: Args) -> anyhow::Result<()> {
 
 async fn serve_api(args: Args) -> anyhow::Result<()> {
     let stop = told_to_stop()?;
-    private_directory(&args.data)?;
-    let store = Store::open(&args.data.join("store"), Options::default())
-        .with_context(|| format!("opening the store in {}", args.data.display()))?;
+    let store = Store::open(&args.data.join(data::STORE), Options::default())
+        .map_err(|error| data::advise(error, &args.data))?;
     let now = UnixSeconds(i64::try_from(SystemClock.now().0 / 1000).context("reading the clock")?);
-    let pki = Pki::open(&args.data.join("pki"), &[], now).context("opening the keys")?;
+    let pki = Pki::open(&args.data.join(data::KEYS), &[], now).context("opening the keys")?;
     let signer = TokenSigner::new(&pki.token_key_der(), ISSUER).context("opening the key of the tokens")?;
 
     let listener = TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
@@ -93,6 +94,8 @@ async fn serve_api(args: Args) -> anyhow::Result<()> {
         client_ca: pki.ca_der(),
     })
     .context("preparing TLS")?;
+    let noted = args.data.join(data::ADDRESS);
+    write_private(&noted, format!("{address}\n").as_bytes()).context("noting the address for orlop backup")?;
     if let Some(file) = &args.write_kubeconfig {
         let server = format!("https://{address}");
         let text =
@@ -110,15 +113,6 @@ async fn serve_api(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn private_directory(path: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .with_context(|| format!("making the directory {}", path.display()))
-}
-
 /// Ends at the first of the signals that mean "stop".
 fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for signals")?;
@@ -133,7 +127,7 @@ fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
 
 /// The time of day of this machine.
 #[derive(Debug)]
-struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the edge where the real clock comes in")]

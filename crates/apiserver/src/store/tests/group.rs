@@ -50,7 +50,7 @@ impl Durable for Gate {
 #[tokio::test]
 async fn sixty_four_writers_share_a_few_syncs() {
     let dir = TempDir::new().unwrap();
-    let (image, log) = sqlite::open(dir.path()).unwrap();
+    let (image, log) = sqlite::open(dir.path(), 1_000).unwrap();
     let (gate, open_gate) = Gate::closed(log);
     let batches = Arc::clone(&gate.batches);
     let store = Store::threaded(image, Box::new(gate), Options::default()).unwrap();
