@@ -31,7 +31,7 @@ fn play(topic: &str) {
     let _turn = stage::foreign().map(|_| TURN.lock().unwrap_or_else(PoisonError::into_inner));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/kubectl").join(format!("{topic}.md"));
     let want = Transcript::parse(&std::fs::read_to_string(&file).expect("the transcript can be read"));
-    let stage = match Stage::set(want.needs_controllers()) {
+    let stage = match Stage::set(want.needs()) {
         Ok(stage) => stage,
         Err(why) => return skip(topic, &why),
     };
@@ -118,4 +118,9 @@ fn events_are_listed_in_both_views() {
 #[test]
 fn storage_kinds_are_defaulted_printed_and_refused() {
     play("storage");
+}
+
+#[test]
+fn what_differs_from_a_cluster_is_said_clearly() {
+    play("differences");
 }

@@ -9,7 +9,7 @@ use regex::{Captures, Regex};
 
 const UUID: &str = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
 /// An age as kubectl prints it, alone in its cell.
-const AGE: &str = r"(?m)(^|[ (])(\d+[smhd](?:\d+[smh])?|<invalid>)( +|$|\))";
+const AGE: &str = r"(?m)(^|for |[ (])(\d+[smhd](?:\d+[smh])?|<invalid>)( +|$|\))";
 
 pub(crate) struct Plain {
     folder: String,
@@ -27,7 +27,9 @@ impl Plain {
             (r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "2026-01-01T00:00:00.000000Z"),
             (r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+]0000( UTC)?", "2026-01-01 00:00:00 +0000"),
             (r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} 20\d\d \d\d:\d\d:\d\d [+-]\d{4}", "Thu, 01 Jan 2026 00:00:00 +0000"),
-            (r#"(resourceVersion"?|Resource Version): +"?\d+"?"#, "$1: \"1\""),
+            (r#"(resourceVersion"?): ?"\d+""#, "$1: \"1\""),
+            (r"(Resource Version: +)\d+", "${1}1"),
+            (r"(Server Version: v[0-9.]+)\S*", "$1"),
             (r"(127\.0\.0\.1|localhost):\d+", "127.0.0.1:6443"),
             (r"eyJ[\w-]+\.[\w-]+\.[\w-]+", "<token>"),
             (r"X509SHA256=[0-9a-f]{64}", "X509SHA256=<hash>"),
@@ -69,6 +71,10 @@ fn number(ids: &mut BTreeMap<String, usize>, id: &str) -> String {
 /// Every age is one second, in the width that it had, if something stands to its right.
 fn young(found: &Captures<'_>) -> String {
     let (before, age, after) = (&found[1], &found[2], &found[3]);
+    // A length of time that somebody chose is not an age.
+    if before == "for " {
+        return found[0].to_owned();
+    }
     let fill = if after.starts_with(' ') { age.len().saturating_sub(2) } else { 0 };
     format!("{before}1s{}{after}", " ".repeat(fill))
 }
@@ -87,6 +93,7 @@ mod tests {
         assert_eq!(text("again 9bdaa53e-0e1c-4bb9-a8a8-0a5b5e0d3c11"), "again 00000000-0000-0000-0000-000000000001");
         assert_eq!(text("  resourceVersion: \"532\""), "  resourceVersion: \"1\"");
         assert_eq!(text("at 2026-05-06T07:08:09Z"), "at 2026-01-01T00:00:00Z");
+        assert_eq!(text("Exists for 300s"), "Exists for 300s");
         assert_eq!(text("storage: 5Gi"), "storage: 5Gi");
         assert_eq!(text("/folder-of-this-run/a.yaml"), "/folder/a.yaml");
     }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::plain::Plain;
 use crate::program;
-use crate::transcript::Version;
+use crate::transcript::{Needs, Version};
 
 /// No command of a transcript takes longer, unless it hangs.
 const SECONDS_PER_COMMAND: &str = "90";
@@ -44,13 +44,17 @@ pub(crate) fn foreign() -> Option<PathBuf> {
 
 impl Stage {
     /// Says why not, if something is missing here.
-    pub(crate) fn set(needs_controllers: bool) -> Result<Self, String> {
+    pub(crate) fn set(needs: Needs) -> Result<Self, String> {
         let kubectl = program::find().ok_or("there is no kubectl on the path")?;
         if !Path::new("/bin/bash").is_file() {
             return Err("there is no /bin/bash".into());
         }
-        if foreign().is_some() && needs_controllers && std::env::var_os("ORLOP_KUBECTL_CONTROLLERS").is_none() {
-            return Err("the other server has no controllers (ORLOP_KUBECTL_CONTROLLERS is not set)".into());
+        match (foreign(), needs) {
+            (Some(_), Needs::Orlop) => return Err("it is about orlop api only".into()),
+            (Some(_), Needs::Controllers) if std::env::var_os("ORLOP_KUBECTL_CONTROLLERS").is_none() => {
+                return Err("the other server has no controllers (ORLOP_KUBECTL_CONTROLLERS is not set)".into());
+            }
+            (_, Needs::AnyServer | Needs::Controllers) | (None, Needs::Orlop) => {}
         }
         let folder = tempfile::Builder::new().prefix("orlop-kubectl-").tempdir().expect("a folder can be made");
         let path = folder.path().canonicalize().expect("the folder is there");

@@ -18,6 +18,17 @@ enum Part {
     Step(Step),
 }
 
+/// What a transcript is about, by a line `Needs: controllers` or `Needs: orlop` in its prose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// The commands show what every API server does.
+    AnyServer,
+    /// They wait for something that no API server does by itself.
+    Controllers,
+    /// They show what this server does in its own way.
+    Orlop,
+}
+
 /// One command and what it says.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
@@ -60,9 +71,14 @@ impl Transcript {
         Self(parts)
     }
 
-    /// Whether the commands wait for something that no API server does by itself.
-    pub(crate) fn needs_controllers(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Prose(line) if line == "Needs: controllers"))
+    /// On which servers the commands say what they say here.
+    pub(crate) fn needs(&self) -> Needs {
+        let says = |what: &str| self.0.iter().any(|part| matches!(part, Part::Prose(line) if line == what));
+        match (says("Needs: orlop"), says("Needs: controllers")) {
+            (true, _) => Needs::Orlop,
+            (false, true) => Needs::Controllers,
+            (false, false) => Needs::AnyServer,
+        }
     }
 
     pub(crate) fn steps(&mut self) -> impl Iterator<Item = &mut Step> {
