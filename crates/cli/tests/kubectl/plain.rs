@@ -35,6 +35,8 @@ impl Plain {
             (r"X509SHA256=[0-9a-f]{64}", "X509SHA256=<hash>"),
             (r#"Context "[^"]*""#, "Context \"here\""),
             (r"\bgen-[a-z0-9]{5}\b", "gen-xxxxx"),
+            // Newer ones say from where.
+            (r"deleted from \S+ namespace", "deleted"),
             (r"(LIVE|MERGED)-\d+", "$1-1"),
         ];
         let rules = rules.map(|(pattern, by)| (Regex::new(pattern).expect("the pattern is good"), by));

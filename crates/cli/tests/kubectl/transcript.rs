@@ -117,6 +117,9 @@ impl Step {
         }
         let version = line.strip_prefix("[kubectl 1.").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
         if let Some(version) = version {
+            if self.outputs.is_empty() {
+                self.outputs.push((None, Vec::new()));
+            }
             self.outputs.push((Some(Version(version)), Vec::new()));
             return;
         }
