@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 
 use plain::Plain;
 use stage::Stage;
-use transcript::Transcript;
+use transcript::{Needs, Transcript};
 
 /// A server that is not ours is shared by all transcripts, which then take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -62,6 +62,57 @@ fn skip(topic: &str, why: &str) {
     if let Some(log) = std::env::var_os("ORLOP_SKIP_LOG") {
         let file = std::fs::File::options().append(true).create(true).open(log);
         drop(file.and_then(|mut file| writeln!(file, "kubectl {topic}: {why}")));
+    }
+}
+
+/// Everything that is secret in a folder of keys: the lines of the private ones, without their frames.
+fn secret_lines(folder: &Path) -> Vec<String> {
+    let keys =
+        std::fs::read_dir(folder).expect("the folder is there").map(|entry| entry.expect("it is readable").path());
+    keys.filter(|file| file.extension().is_some_and(|end| end == "key"))
+        .flat_map(|file| {
+            let text = std::fs::read_to_string(file).expect("a key is text");
+            text.lines().filter(|line| !line.starts_with("-----")).map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Issue 3, Done-when 7: neither tokens nor keys nor secrets reach the log, however much is logged, and the files that
+/// hold them are for their owner alone.
+#[test]
+fn nothing_secret_is_logged_and_keys_are_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if stage::foreign().is_some() {
+        return skip("secrets", "it is about orlop api only");
+    }
+    let mut stage = match Stage::set(Needs::Orlop) {
+        Ok(stage) => stage,
+        Err(why) => return skip("secrets", &why),
+    };
+    let token = stage.run("kubectl create serviceaccount robot > /dev/null; kubectl create token robot".into());
+    let token = token.stdout().trim().to_owned();
+    assert_eq!(token.split('.').count(), 3, "{token}");
+    let script = format!(
+        "kubectl create secret generic s --from-literal=word=unspeakable; kubectl get secret s -o yaml
+         kubectl config set-credentials robot --token={token}; kubectl --user=robot get pvc
+         kubectl config set-credentials wrong --token={token}wrong; kubectl --user=wrong get pvc
+         kubectl --as=ann get pvc -w --request-timeout=1s"
+    );
+    stage.run(script);
+    let pki = stage.folder().join("data/pki");
+    let files = std::fs::read_dir(&pki).expect("the keys are there").map(|entry| entry.expect("it is readable").path());
+    for file in files.chain([stage.folder().join("home/.kube/config")]) {
+        let mode = std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", file.display());
+    }
+    let mut secrets = secret_lines(&pki);
+    secrets.extend(["unspeakable".into(), "dW5zcGVha2FibGU=".into(), token.clone()]);
+    secrets.extend(token.split('.').skip(1).map(str::to_owned));
+    let log = stage.log();
+    assert!(log.contains("TRACE"), "the log is as talkative as it can be");
+    assert!(log.contains("a credential was refused"), "the requests have left their marks");
+    for secret in secrets {
+        assert!(!log.contains(&secret), "a secret of {} letters is in the log", secret.len());
     }
 }
 

@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use crate::plain::Plain;
 use crate::program;
@@ -27,7 +29,7 @@ pub(crate) struct Stage {
     folder: tempfile::TempDir,
     path: PathBuf,
     version: Version,
-    _server: Option<Server>,
+    server: Option<Server>,
 }
 
 /// What a command has printed.
@@ -70,7 +72,7 @@ impl Stage {
             }
             None => Some(Server::start(&path.join("data"), &config)),
         };
-        Ok(Self { folder, path, version: program::version(&kubectl), _server: server })
+        Ok(Self { folder, path, version: program::version(&kubectl), server })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -79,6 +81,14 @@ impl Stage {
 
     pub(crate) fn version(&self) -> Version {
         self.version
+    }
+
+    /// Everything that our server has logged so far; it is ended first, so that nothing is missing.
+    pub(crate) fn log(&mut self) -> String {
+        let server = self.server.take().expect("the server is ours");
+        let log = Arc::clone(&server.log);
+        server.end();
+        log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn run(&self, command: String) -> Said {
@@ -104,6 +114,10 @@ impl Stage {
 }
 
 impl Said {
+    pub(crate) fn stdout(&self) -> &str {
+        &self.stdout
+    }
+
     /// As a transcript shows it.
     pub(crate) fn shown(&self, plain: &mut Plain) -> Vec<String> {
         let mut text = |text: &str| plain.text(text).lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
@@ -123,13 +137,17 @@ impl Said {
 }
 
 /// `orlop api` as a process, killed when it goes.
-struct Server(Child);
+struct Server {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
 
 impl Server {
     /// Starts it and waits until it says that it serves.
     fn start(data: &Path, kubeconfig: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_orlop"))
-            .args(["api", "--listen", "127.0.0.1:0", "--data"])
+            .args(["api", "--log-level", "trace", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
             .arg("--write-kubeconfig")
             .arg(kubeconfig)
@@ -138,26 +156,46 @@ impl Server {
             .spawn()
             .expect("the program was just built");
         let log = child.stderr.take().expect("it is piped");
-        let server = Self(child);
+        let mut server = Self { child, log: Arc::default(), reader: None };
         let mut lines = BufReader::new(log).lines();
         let mut said = String::new();
         loop {
             let line = lines.next().and_then(Result::ok).unwrap_or_else(|| panic!("orlop api ended early:\n{said}"));
             said.push_str(&line);
             said.push('\n');
-            if line.contains("serving") {
+            if line.contains("serving address=") {
                 break;
             }
         }
         // A full pipe would stop the server.
-        std::thread::spawn(move || lines.for_each(drop));
+        *server.log.lock().unwrap_or_else(PoisonError::into_inner) = said;
+        let log = Arc::clone(&server.log);
+        server.reader = Some(std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+                log.push_str(&line);
+                log.push('\n');
+            }
+        }));
         server
+    }
+
+    /// Ends it, and waits for the last line of its log.
+    fn end(mut self) {
+        self.kill();
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("the log can be read");
+        }
+    }
+
+    fn kill(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        self.kill();
     }
 }

@@ -188,8 +188,7 @@ fn compare(want: &[String], got: &[String]) -> Vec<String> {
     let mut common = vec![vec![0_usize; got.len() + 1]; want.len() + 1];
     for (i, a) in want.iter().enumerate().rev() {
         for (j, b) in got.iter().enumerate().rev() {
-            common[i][j] =
-                if a == b { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
+            common[i][j] = if a == b { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
         }
     }
     let (mut i, mut j, mut lines) = (0, 0, Vec::new());
