@@ -53,6 +53,7 @@ pub mod http;
 mod keys;
 pub mod kinds;
 pub mod patch;
+mod peer;
 pub mod request;
 mod rights;
 pub mod schema;

@@ -31,7 +31,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use authenticate::{Authenticator, Credentials, StaticTokens, TokenFileError, TokenUser};
+pub use authenticate::{Authenticator, ClientCertificate, Credentials, StaticTokens, TokenFileError, TokenUser};
 pub use authorize::{Attributes, Decision, Object, authorize, authorize_request, forbidden};
 pub use bootstrap::{cluster_role_bindings, cluster_roles};
 pub use certificate::{CertificateError, user_of_certificate};

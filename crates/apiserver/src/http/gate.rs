@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::PeerCertificate;
 use crate::auth::{
-    Authenticator, BoundKind, BoundObjects, Credentials, Impersonation, StaticTokens, TokenRequest, TokenSigner,
-    UnixSeconds, User, authorize_request, impersonate, request_token, token_review,
+    Authenticator, BoundKind, BoundObjects, ClientCertificate, Credentials, Impersonation, StaticTokens, TokenRequest,
+    TokenSigner, UnixSeconds, User, authorize_request, impersonate, request_token, token_review,
 };
 use crate::catalog;
 use crate::request::RequestInfo;
@@ -54,7 +54,10 @@ impl Gate {
         headers: &HeaderMap,
     ) -> Outcome<User> {
         let credentials = Credentials {
-            certificate: certificate.map(|certificate| &*certificate.0),
+            certificate: certificate.map(|certificate| match certificate {
+                PeerCertificate::Ours(der) => ClientCertificate::Trusted(der),
+                PeerCertificate::Untrusted => ClientCertificate::Untrusted,
+            }),
             authorization: headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()),
         };
         Ok(self.authenticator.authenticate(credentials, &Bound(core), seconds(core))?)

@@ -27,14 +27,20 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use crate::auth::User;
+use crate::store::UnixMillis;
 use crate::verbs::Core;
 
 /// Why a body could not be read.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The certificate that a TLS client showed, in DER. TLS has checked who signed it.
-#[derive(Debug, Clone)]
-pub struct PeerCertificate(pub Arc<[u8]>);
+/// The certificate that a TLS client showed, and whose key it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerCertificate {
+    /// In DER, from a chain that ends at our authority.
+    Ours(Arc<[u8]>),
+    /// From somebody else, for something else, or from another time.
+    Untrusted,
+}
 
 /// The API as a service. Clones share everything.
 #[derive(Debug, Clone)]
@@ -76,6 +82,11 @@ impl Service {
     #[must_use]
     pub fn as_user(&self, user: User) -> Self {
         Self { shared: Arc::clone(&self.shared), caller: Caller::Known(Arc::new(user)) }
+    }
+
+    /// The time of the server's clock.
+    pub(crate) fn now(&self) -> UnixMillis {
+        self.shared.core.clock.now()
     }
 
     /// Fails readiness and ends all watches.

@@ -81,6 +81,8 @@ pub(super) async fn serve(call: Call, request: ResourceRequest) -> Outcome<Answe
         (Some(name), None) => object(call, asked, name, &request).await,
         (Some(name), Some(subresource)) => match resource.subresource(subresource) {
             Some(subresource) => below(call, asked, name, subresource).await,
+            // The reference looks for custom resources in another place, which answers in other words.
+            None if resource.custom().is_some() => Err(ApiError::not_found(resource.named(), name).into()),
             None => Err(ApiError::unknown_resource().into()),
         },
     }

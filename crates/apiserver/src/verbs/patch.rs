@@ -62,8 +62,8 @@ fn check_duplicates(bytes: &[u8], write: &Write<'_>, kind: PatchType, fields: &M
     let mut problems = decoded.problems;
     problems.retain(|problem| matches!(problem, Problem::Duplicate(_)));
     let shown = || match kind {
-        PatchType::Strategic => Shown::GoText(go_text(&Value::Object(fields.clone()))),
-        _ => Shown::Quoted(Value::Object(fields.clone()).to_string()),
+        PatchType::Strategic => go_text(&Value::Object(fields.clone())),
+        _ => Value::Object(fields.clone()).to_string(),
     };
     judge(write, problems, shown)
 }
@@ -88,14 +88,8 @@ fn configuration(bytes: &[u8], write: &Write<'_>) -> Outcome<Value> {
     Ok(config)
 }
 
-/// How an error shows the patch.
-enum Shown {
-    Quoted(String),
-    GoText(String),
-}
-
 /// Warns about problems, or refuses them.
-fn judge(write: &Write<'_>, problems: Vec<Problem>, shown: impl FnOnce() -> Shown) -> Outcome<()> {
+fn judge(write: &Write<'_>, problems: Vec<Problem>, shown: impl FnOnce() -> String) -> Outcome<()> {
     if problems.is_empty() {
         return Ok(());
     }
@@ -110,12 +104,8 @@ fn judge(write: &Write<'_>, problems: Vec<Problem>, shown: impl FnOnce() -> Show
 }
 
 /// A patch whose result is not an object of the kind: nobody is named, only the patch is shown.
-fn unfit(shown: Shown, why: &str) -> ApiError {
-    let error = match shown {
-        Shown::Quoted(json) => FieldError::invalid("patch", json, why),
-        Shown::GoText(text) => FieldError::invalid_shown("patch", text, why),
-    };
-    ApiError::invalid(Resource::new("", ""), "", &[error])
+fn unfit(shown: String, why: &str) -> ApiError {
+    ApiError::invalid(Resource::new("", ""), "", &[FieldError::invalid("patch", shown, why)])
 }
 
 fn json_failure(error: &JsonPatchError) -> ApiError {
@@ -160,11 +150,11 @@ impl Patching {
         let applied =
             with_manager(write.resource, write.endpoint, |manager| manager.apply(live, config, &writer, self.force));
         let merged = applied.map_err(|error| apply_failure(&error))?;
-        self.decoded(write, merged, &|| Shown::Quoted(config.to_string()))
+        self.decoded(write, merged, &|| config.to_string())
     }
 
     /// The patched object as one of its kind, with defaults.
-    fn decoded(&self, write: &Write<'_>, patched: Value, shown: &dyn Fn() -> Shown) -> Outcome<Value> {
+    fn decoded(&self, write: &Write<'_>, patched: Value, shown: &dyn Fn() -> String) -> Outcome<Value> {
         let decoded = match (write.resource.table(), write.resource.custom()) {
             (Some(table), _) => decode::from_value(table, patched).map(|decoded| (decoded.object, decoded.problems)),
             (None, Some(custom)) => custom.decode(patched),
@@ -185,18 +175,18 @@ impl Change for Patching {
             PatchBody::Json(patch) => {
                 let patched = patch.apply(live).map_err(|error| json_failure(&error))?;
                 let text = patched.to_string();
-                self.decoded(write, patched, &|| Shown::Quoted(text.clone()))?
+                self.decoded(write, patched, &|| text.clone())?
             }
             PatchBody::Merge(patch) => {
                 let patched = merge::apply(live, patch);
                 let text = patched.to_string();
-                self.decoded(write, patched, &|| Shown::Quoted(text.clone()))?
+                self.decoded(write, patched, &|| text.clone())?
             }
             PatchBody::Strategic(patch) => {
                 // Without a table there are no merge keys; custom resources are refused before this.
                 let table = write.resource.table().ok_or_else(ApiError::unprocessable)?;
                 let patched = strategic::apply(live, patch, table).map_err(|error| strategic_failure(&error))?;
-                self.decoded(write, patched, &|| Shown::GoText(go_text(&Value::Object(patch.clone()))))?
+                self.decoded(write, patched, &|| go_text(&Value::Object(patch.clone())))?
             }
         };
         core.own(write, Some(live), &mut object);

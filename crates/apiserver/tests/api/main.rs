@@ -1,6 +1,8 @@
 //! The API in process, over a store in memory.
 
 mod custom;
+mod door;
+mod limits;
+mod refusals;
 mod service;
 mod support;
-mod tls;

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow, bail};
 use apiserver::auth::{Kubeconfig, Pki, StaticTokens, TokenSigner, UnixSeconds, kubeconfig, write_private};
-use apiserver::server::{TlsKeys, serve, tls};
+use apiserver::server::{Limits, TlsKeys, serve, tls};
 use apiserver::sources::{Clock, SystemEntropy};
 use apiserver::store::{Options, Store, UnixMillis};
 use apiserver::{Api, Settings};
@@ -19,8 +19,6 @@ use crate::data;
 
 /// Who signs service-account tokens, and for whom they are.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// How long requests may finish after the signal to stop.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// Serves the Kubernetes API for storage, without a cluster.
 #[derive(Debug, clap::Args)]
@@ -107,7 +105,7 @@ async fn serve_api(args: Args) -> anyhow::Result<()> {
         let api = api.clone();
         tokio::spawn(async move { api.run().await })
     };
-    serve(listener, config, api.service(), stop, GRACE).await.context("serving")?;
+    serve(listener, config, api.service(), stop, Limits::default()).await.context("serving")?;
     background.await.context("the controllers")?;
     tracing::info!("stopped");
     Ok(())
