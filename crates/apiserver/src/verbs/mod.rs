@@ -20,7 +20,7 @@ mod watch;
 pub(crate) use failure::{Failure, Outcome};
 
 pub(crate) use bodies::{BodyKind, Given, delete_options};
-pub(crate) use codec::decode;
+pub(crate) use codec::{TypeFields, decode, print_escaped};
 pub(crate) use create::Created;
 pub(crate) use delete::{Deleted, Deletion};
 pub(crate) use list::{Collection, Listed};
@@ -42,7 +42,7 @@ use crate::request::FieldValidation;
 use crate::rights::Rights;
 use crate::sources::{self, Clock, Entropy};
 use crate::status::ApiError;
-use crate::store::{Key, Store, Stored};
+use crate::store::{Key, Revision, Store, Stored};
 
 /// How long a read waits for a version that is not there yet.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
@@ -126,10 +126,13 @@ impl Core {
         sources::uuid(&*self.entropy)
     }
 
-    pub(crate) fn load(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Live> {
+    pub(crate) fn find(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Arc<Stored>> {
         // A name that cannot be a key names nothing.
-        let key = Key::new(&resource.stored_as, namespace, name).ok()?;
-        let stored = self.store.get(&key)?;
+        self.store.get(&Key::new(&resource.stored_as, namespace, name).ok()?)
+    }
+
+    pub(crate) fn load(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Live> {
+        let stored = self.find(resource, namespace, name)?;
         let object = shown(resource, codec::decode(&stored));
         Some(Live { stored, object })
     }
@@ -160,6 +163,19 @@ pub(crate) fn shown(resource: &Resource, mut object: Value) -> Value {
         resource.label(&mut object);
     }
     object
+}
+
+/// Adds the text of a stored object to `out`, as its resource shows it.
+pub(crate) fn print_shown(out: &mut Vec<u8>, resource: &Resource, stored: &Stored, as_of: Revision, types: TypeFields) {
+    // Exactly where `shown` changes nothing, the stored text can be copied.
+    if resource.group != "events.k8s.io" && resource.custom().is_none() {
+        return codec::copy(out, stored, as_of, types);
+    }
+    let mut object = shown(resource, codec::decode_at(stored, as_of));
+    if types == TypeFields::Left {
+        codec::clear_types(&mut object);
+    }
+    codec::print_escaped(out, &object);
 }
 
 /// The form of a resource's object that is stored.
