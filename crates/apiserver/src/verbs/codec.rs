@@ -5,7 +5,7 @@
 //! the first two fields: bytes are copied and nothing is parsed. Text that starts otherwise is parsed and printed.
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::http::escape;
@@ -138,6 +138,37 @@ pub(crate) fn decode_at(stored: &Stored, revision: Revision) -> Value {
     object
 }
 
+/// What decides about the life of an object: its name, uid, owners, finalizers and whether it is being deleted. All else
+/// is skipped, which takes a fraction of the time and memory that [`decode`] takes.
+pub(crate) fn decode_outline(stored: &Stored) -> Value {
+    serde_json::from_slice::<Outline>(&stored.value).and_then(serde_json::to_value).unwrap_or_else(|error| {
+        tracing::error!(key = %stored.key, %error, "a stored object is not JSON");
+        Value::Object(Map::new())
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+struct Outline {
+    metadata: OutlineMetadata,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OutlineMetadata {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deletion_timestamp: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finalizers: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner_references: Option<Value>,
+}
+
 pub(crate) fn set_version(object: &mut Value, revision: Revision) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
@@ -185,6 +216,20 @@ mod tests {
         fields.remove("kind");
         fields.remove("apiVersion");
         assert_eq!(copied(&stored, TypeFields::Left), expected);
+    }
+
+    #[test]
+    fn an_outline_has_what_decides_about_the_life_of_an_object_and_no_more() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+            "metadata": {
+                "name": "one", "namespace": "default", "uid": "u", "labels": {"a": "b"}, "finalizers": ["f"],
+                "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{"uid": "o"}],
+            },
+        });
+        let mut expected = json!({"metadata": object["metadata"]});
+        expected["metadata"].as_object_mut().expect("an object").remove("labels");
+        assert_eq!(decode_outline(&stored(encode(&object))), expected);
     }
 
     #[test]

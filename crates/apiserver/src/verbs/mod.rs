@@ -20,7 +20,7 @@ mod watch;
 pub(crate) use failure::{Failure, Outcome};
 
 pub(crate) use bodies::{BodyKind, Given, delete_options};
-pub(crate) use codec::{TypeFields, decode, print_escaped};
+pub(crate) use codec::{TypeFields, decode, decode_outline, print_escaped};
 pub(crate) use create::Created;
 pub(crate) use delete::{Deleted, Deletion};
 pub(crate) use list::{Collection, Listed};
@@ -29,6 +29,7 @@ pub(crate) use update::{Replacement, Updated};
 pub(crate) use view::{Headings, TableForm, list as list_view, partial, partial_list};
 pub(crate) use watch::{EventForm, Watching};
 
+use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -179,15 +180,14 @@ pub(crate) fn print_shown(out: &mut Vec<u8>, resource: &Resource, stored: &Store
 }
 
 /// The form of a resource's object that is stored.
-fn storable(resource: &Resource, object: &Value) -> Value {
+fn storable<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     if resource.group == "events.k8s.io" {
-        return crate::kinds::event::to_core(object);
+        return Cow::Owned(crate::kinds::event::to_core(object));
     }
+    let Some(custom) = resource.custom() else { return Cow::Borrowed(object) };
     let mut object = object.clone();
-    if let Some(custom) = resource.custom() {
-        object["apiVersion"] = custom.stored_version().into();
-    }
-    object
+    object["apiVersion"] = custom.stored_version().into();
+    Cow::Owned(object)
 }
 
 /// Brings an object into the form that is compared, stored and answered: defaults filled, nothing empty.
