@@ -9,6 +9,7 @@ mod bench;
 mod codegen;
 mod conformance;
 mod disk;
+mod kubernetes;
 mod leftovers;
 mod report;
 mod suite;

@@ -146,11 +146,16 @@ async fn bootstrap(core: &Core) -> Result<(), BootstrapError> {
 
 /// Creates a cluster-scoped object unless it exists.
 async fn ensure(core: &Core, plural: &str, object: Value) -> Result<(), BootstrapError> {
-    let what = format!("{plural}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let what = format!("{plural}/{name}");
     let resource = catalog::built_in().all().find(|resource| resource.plural == plural);
     let Some((resource, rules)) = resource.and_then(|resource| Some((resource, resource.rules()?))) else {
         return Err(BootstrapError { what, why: "the kind is not served".to_owned() });
     };
+    // From the second start on nothing is missing, and a start should take no longer than a look.
+    if core.find(resource, None, &name).is_some() {
+        return Ok(());
+    }
     let user = User::loopback();
     let write = Write {
         resource,

@@ -68,8 +68,21 @@ impl Go {
 
     /// Builds a program in its own module's folder, where the module's `replace` lines count, unlike in `go install`.
     pub(crate) fn build(&self, module: &Path, package: &str, program: &Path) -> anyhow::Result<()> {
+        self.build_with(module, &[], package, program)
+    }
+
+    /// The same with further flags of `go build`.
+    pub(crate) fn build_with(
+        &self,
+        module: &Path,
+        flags: &[String],
+        package: &str,
+        program: &Path,
+    ) -> anyhow::Result<()> {
         let output = Command::new("go")
-            .args(["build", "-mod=readonly", "-o"])
+            .args(["build", "-mod=readonly"])
+            .args(flags)
+            .arg("-o")
             .arg(program)
             .arg(package)
             .current_dir(module)

@@ -14,7 +14,7 @@ mod sanity;
 
 use anyhow::bail;
 
-pub(crate) use driver::{Driver, Launch, Mode};
+pub(crate) use driver::{Driver, Launch, Mode, tail};
 pub(crate) use sanity::{Profile, build};
 
 use crate::report::Report;

@@ -4,7 +4,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_A
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::body::{Body, Lines};
+use super::body::{Body, Lines, Pieces};
 use crate::request::Encoding;
 use crate::schema::proto;
 use crate::schema::tables::meta::STATUS;
@@ -48,7 +48,7 @@ fn laid_out(value: &Value, layout: Layout) -> Vec<u8> {
 }
 
 /// These three occur only inside strings, so the text can be rewritten without parsing it.
-fn escape(bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn escape(bytes: Vec<u8>) -> Vec<u8> {
     if !bytes.iter().any(|byte| matches!(byte, b'<' | b'>' | b'&')) {
         return bytes;
     }
@@ -88,6 +88,12 @@ impl Answer {
 
     pub(crate) fn page_not_found() -> Self {
         Self::text(404, "404 page not found\n").header("x-content-type-options", "nosniff")
+    }
+
+    /// JSON that is made while it is sent.
+    pub(crate) fn pieces(code: u16, pieces: Pieces) -> Self {
+        let body = Body::pieces(pieces);
+        Self { code, content_type: "application/json", body, headers: Vec::new(), warnings: Vec::new() }
     }
 
     pub(crate) fn watch(lines: Lines, encoding: Encoding) -> Self {

@@ -8,6 +8,7 @@ mod body;
 mod endpoints;
 mod gate;
 mod handle;
+mod list_text;
 mod questions;
 mod render;
 mod resources;
@@ -15,7 +16,7 @@ mod writes;
 
 pub use body::{Body, Lines};
 
-pub(crate) use answer::{Answer, json_bytes};
+pub(crate) use answer::{Answer, escape, json_bytes};
 pub(crate) use gate::Gate;
 
 use std::convert::Infallible;

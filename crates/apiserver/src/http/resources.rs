@@ -152,8 +152,8 @@ async fn below(call: Call, asked: Asked, name: &str, subresource: Subresource) -
 async fn get(call: &Call, asked: &Asked, name: &str) -> Outcome<Answer> {
     let form = asked.form_of_one(call)?;
     let options = GetOptions::parse(&call.info.query)?;
-    let live = call.shared.core.get(asked.collection(), name, options.read).await?;
-    Ok(form.one(200, live.object))
+    let stored = call.shared.core.get(asked.collection(), name, options.read).await?;
+    Ok(form.stored(200, &stored))
 }
 
 async fn list(call: &Call, asked: &Asked) -> Outcome<Answer> {
@@ -161,7 +161,7 @@ async fn list(call: &Call, asked: &Asked) -> Outcome<Answer> {
     let known = asked.resource.field_labels();
     let options = ListOptions::parse(&call.info.query, &known)?;
     let listed = call.shared.core.list(asked.collection(), &options).await?;
-    Ok(form.list(listed))
+    Ok(form.list(&listed))
 }
 
 async fn watch(call: &Call, asked: &Asked, name: Option<&str>) -> Outcome<Answer> {

@@ -1,5 +1,8 @@
 //! Admission as the verbs see it: what must be true of the rest of the world for a write to be let through.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::{Core, Deletion, Effect, Outcome, Write, codec, shown};
@@ -36,8 +39,11 @@ impl Lookup for State<'_> {
 
 /// Admission asks about built-in kinds only.
 fn stored_kind(kind: &str) -> Option<&'static catalog::Resource> {
-    let stored = catalog::built_in().stored().map(|resource| &**resource);
-    stored.into_iter().find(|resource| resource.kind == kind && !resource.expires())
+    static KINDS: LazyLock<BTreeMap<&str, &catalog::Resource>> = LazyLock::new(|| {
+        let stored = catalog::built_in().stored().filter(|resource| !resource.expires());
+        stored.map(|resource| (resource.kind.as_str(), &**resource)).collect()
+    });
+    KINDS.get(kind).copied()
 }
 
 impl<'a> Write<'a> {

@@ -1,5 +1,6 @@
 //! Create.
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Core, Effect, OBJECT_BYTES, Outcome, Write, codec, settle, storable};
@@ -37,12 +38,17 @@ impl Core {
             meta::wants_generated_name(&object).then(|| read::text(&object, "/metadata/generateName").to_owned());
         self.admit_create(write, &mut object)?;
         let uid = self.uid();
-        let draft = object;
+        let mut draft = object;
         for _ in 0..NAME_ATTEMPTS {
-            let mut object = draft.clone();
-            if let Some(prefix) = &generated {
-                read::set(&mut object, "/metadata/name", self.invent(prefix));
-            }
+            let mut object = match &generated {
+                // A name that was not generated is tried once.
+                None => std::mem::take(&mut draft),
+                Some(prefix) => {
+                    let mut object = draft.clone();
+                    read::set(&mut object, "/metadata/name", self.invent(prefix));
+                    object
+                }
+            };
             let birth = Birth { now: write.now, uid: &uid };
             let warnings = kinds::before_create(write.rules, write.resource.kind_named(), &mut object, birth);
             write.warn(warnings?);
@@ -51,8 +57,8 @@ impl Core {
             if !version.is_empty() {
                 return Err(ApiError::version_on_create().into());
             }
-            match self.insert(write, &object).await? {
-                Inserted::Done(object) => return Ok(Created { object }),
+            match self.insert(write, &mut object).await? {
+                Inserted::Done => return Ok(Created { object }),
                 Inserted::Taken if generated.is_some() => {}
                 Inserted::Taken => {
                     return Err(ApiError::already_exists(write.resource.named(), read::name(&object)).into());
@@ -74,20 +80,20 @@ impl Core {
         meta::generate_name(prefix, &mut pick)
     }
 
-    async fn insert(&self, write: &Write<'_>, object: &Value) -> Outcome<Inserted> {
+    /// Stores a new object and gives it its version.
+    async fn insert(&self, write: &Write<'_>, object: &mut Value) -> Outcome<Inserted> {
         let key = write.key(read::name(object))?;
-        let mut answer = object.clone();
-        codec::clear_version(&mut answer);
+        codec::clear_version(object);
         if write.effect == Effect::DryRun {
             return Ok(match self.store.get(&key) {
-                None => Inserted::Done(answer),
+                None => Inserted::Done,
                 Some(other) => Inserted::beside(&codec::decode(&other)),
             });
         }
         match self.store.commit(self.put(write.resource, key, object, Expect::Absent)?).await {
             Ok(committed) => {
-                codec::set_version(&mut answer, committed.revision);
-                Ok(Inserted::Done(answer))
+                codec::set_version(object, committed.revision);
+                Ok(Inserted::Done)
             }
             Err(CommitError::Exists { current }) => Ok(Inserted::beside(&codec::decode(&current))),
             Err(error) => Err(error.into()),
@@ -102,7 +108,17 @@ impl Core {
         object: &Value,
         expect: Expect,
     ) -> Outcome<store::Write> {
-        let value = codec::encode(&storable(resource, object));
+        self.put_text(resource, key, codec::encode(&storable(resource, object)), expect)
+    }
+
+    /// As [`Core::put`], for an object in its stored form.
+    pub(super) fn put_text(
+        &self,
+        resource: &Resource,
+        key: store::Key,
+        value: Bytes,
+        expect: Expect,
+    ) -> Outcome<store::Write> {
         if value.len() > OBJECT_BYTES {
             return Err(ApiError::unclassified("etcdserver: request is too large").into());
         }
@@ -117,7 +133,7 @@ impl Core {
 /// What came of storing a new object.
 #[derive(Debug)]
 enum Inserted {
-    Done(Value),
+    Done,
     Taken,
     /// The name belongs to an object that is being deleted.
     Leaving,

@@ -20,7 +20,7 @@ mod watch;
 pub(crate) use failure::{Failure, Outcome};
 
 pub(crate) use bodies::{BodyKind, Given, delete_options};
-pub(crate) use codec::decode;
+pub(crate) use codec::{TypeFields, decode, decode_outline, print_escaped};
 pub(crate) use create::Created;
 pub(crate) use delete::{Deleted, Deletion};
 pub(crate) use list::{Collection, Listed};
@@ -29,6 +29,7 @@ pub(crate) use update::{Replacement, Updated};
 pub(crate) use view::{Headings, TableForm, list as list_view, partial, partial_list};
 pub(crate) use watch::{EventForm, OpenWatches, Watching};
 
+use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,7 +43,7 @@ use crate::request::FieldValidation;
 use crate::rights::Rights;
 use crate::sources::{self, Clock, Entropy};
 use crate::status::ApiError;
-use crate::store::{Key, Store, Stored};
+use crate::store::{Key, Revision, Store, Stored};
 
 /// How long a read waits for a version that is not there yet.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
@@ -127,10 +128,13 @@ impl Core {
         sources::uuid(&*self.entropy)
     }
 
-    pub(crate) fn load(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Live> {
+    pub(crate) fn find(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Arc<Stored>> {
         // A name that cannot be a key names nothing.
-        let key = Key::new(&resource.stored_as, namespace, name).ok()?;
-        let stored = self.store.get(&key)?;
+        self.store.get(&Key::new(&resource.stored_as, namespace, name).ok()?)
+    }
+
+    pub(crate) fn load(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Live> {
+        let stored = self.find(resource, namespace, name)?;
         let object = shown(resource, codec::decode(&stored));
         Some(Live { stored, object })
     }
@@ -163,16 +167,28 @@ pub(crate) fn shown(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
+/// Adds the text of a stored object to `out`, as its resource shows it.
+pub(crate) fn print_shown(out: &mut Vec<u8>, resource: &Resource, stored: &Stored, as_of: Revision, types: TypeFields) {
+    // Exactly where `shown` changes nothing, the stored text can be copied.
+    if resource.group != "events.k8s.io" && resource.custom().is_none() {
+        return codec::copy(out, stored, as_of, types);
+    }
+    let mut object = shown(resource, codec::decode_at(stored, as_of));
+    if types == TypeFields::Left {
+        codec::clear_types(&mut object);
+    }
+    codec::print_escaped(out, &object);
+}
+
 /// The form of a resource's object that is stored.
-fn storable(resource: &Resource, object: &Value) -> Value {
+fn storable<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     if resource.group == "events.k8s.io" {
-        return crate::kinds::event::to_core(object);
+        return Cow::Owned(crate::kinds::event::to_core(object));
     }
+    let Some(custom) = resource.custom() else { return Cow::Borrowed(object) };
     let mut object = object.clone();
-    if let Some(custom) = resource.custom() {
-        object["apiVersion"] = custom.stored_version().into();
-    }
-    object
+    object["apiVersion"] = custom.stored_version().into();
+    Cow::Owned(object)
 }
 
 /// Brings an object into the form that is compared, stored and answered: defaults filled, nothing empty.

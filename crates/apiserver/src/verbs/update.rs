@@ -103,22 +103,24 @@ impl Core {
         crate::apply::keep_times_if_unchanged(old, &mut object);
         self.validate_update(write, &object, old).await?;
         let leaves = deletion::completed_by(&write.resource.kind, &object);
-        if !leaves && codec::encode(&storable(write.resource, &object)) == live.stored.value {
+        let text = codec::encode(&storable(write.resource, &object));
+        if !leaves && text == live.stored.value {
             return Ok(Turn::Done(old.clone()));
         }
         if write.effect == Effect::DryRun {
             return Ok(Turn::Done(object));
         }
-        self.replace(write, live, object, leaves).await
-    }
-
-    async fn replace(&self, write: &Write<'_>, live: &Live, mut object: Value, leaves: bool) -> Outcome<Turn> {
         let (key, expect) = (live.stored.key.clone(), Expect::At(live.stored.revision));
         // The write that takes the last finalizer away is never stored (fact 7).
         let commit = match leaves {
             true => store::Write::delete(key, expect),
-            false => self.put(write.resource, key, &object, expect)?,
+            false => self.put_text(write.resource, key, text, expect)?,
         };
+        self.replace(commit, object).await
+    }
+
+    async fn replace(&self, commit: store::Write, mut object: Value) -> Outcome<Turn> {
+        let leaves = matches!(commit.action, store::Action::Delete);
         match self.store.commit(commit).await {
             Ok(_) if leaves => Ok(Turn::Done(object)),
             Ok(committed) => {

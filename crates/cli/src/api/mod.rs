@@ -62,8 +62,15 @@ fn start(args: Args) -> anyhow::Result<()> {
     }
     let log = tracing_subscriber::fmt().with_max_level(args.log_level).with_writer(std::io::stderr).with_ansi(false);
     log.try_init().map_err(|error| anyhow!(error)).context("starting the log")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(workers()).enable_all().build().context("starting the runtime")?;
     runtime.block_on(serve_api(args))
+}
+
+/// Threads that answer requests. A long list on one must not hold up all others, and TLS is worth a core or two; more
+/// than a few would only wait for the one disk.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 4)
 }
 
 async fn serve_api(args: Args) -> anyhow::Result<()> {
