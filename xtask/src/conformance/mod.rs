@@ -68,6 +68,7 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
             authority(&mut report).await;
             sanity::run(&go, &sanity::Args::default(), &mut report).await?;
             api(&mut report).await;
+            differential(&go, &differential::Args::default(), &mut report).await;
         }
     }
     report.close("conformance")

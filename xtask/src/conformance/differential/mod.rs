@@ -8,9 +8,12 @@
 mod body;
 mod diff;
 mod kept;
+mod kinds;
 mod normal;
 mod play;
+mod random;
 mod script;
+mod sequence;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -33,16 +36,36 @@ const CASES: &str = "tests/differential";
 /// How many cases run at once.
 const AT_ONCE: usize = 8;
 
+/// How many random sequences a run plays.
+const SEQUENCES: u64 = 2_000;
+/// Differing sequences that are printed in full; the rest only by their seeds.
+const SHOWN: usize = 12;
+
 /// What `cargo xtask conformance differential` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only the cases whose name contains this, and no random sequences.
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
+    /// How many random sequences to play.
+    #[arg(long, value_name = "COUNT", default_value_t = SEQUENCES)]
+    seeds: u64,
+    /// Only the random sequence of this seed.
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
     /// An `orlop` that is already built.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { case: None, seeds: SEQUENCES, seed: None, program: None }
+    }
+}
+
+/// What [`kept`] calls random sequences.
+const SEQUENCE: &str = "sequence";
 
 /// Two servers under test.
 struct Pair {
@@ -54,7 +77,8 @@ struct Pair {
 struct Verdict {
     name: String,
     steps: Vec<Step>,
-    differences: Vec<Difference>,
+    /// Or why the case could not be played to its end, which counts as a difference.
+    differences: anyhow::Result<Vec<Difference>>,
 }
 
 pub(super) async fn run(go: &Go, args: &Args) -> anyhow::Result<()> {
@@ -87,29 +111,92 @@ async fn start(program: &Path, programs: &Programs, folder: &Path) -> anyhow::Re
 }
 
 async fn judge(pair: &Pair, args: &Args, cases: Vec<Case>) -> anyhow::Result<()> {
-    let wanted = |case: &Case| args.case.as_ref().is_none_or(|part| case.name.contains(part));
-    let chosen: Vec<Case> = cases.into_iter().filter(wanted).collect();
-    let count = chosen.len();
     let mut ledger = Ledger::default();
+    let whole = args.case.is_none() && args.seed.is_none();
     let mut failed = 0;
-    let named = chosen.into_iter().enumerate().map(|(at, case)| named_case(pair, at, case));
-    let mut verdicts = futures_util::stream::iter(named).buffered(AT_ONCE);
-    while let Some(verdict) = verdicts.next().await {
-        failed += usize::from(!report(verdict?, &mut ledger));
+    if args.seed.is_none() {
+        let wanted = |case: &Case| args.case.as_ref().is_none_or(|part| case.name.contains(part));
+        failed += named_cases(pair, cases.into_iter().filter(wanted).collect(), &mut ledger).await;
     }
-    println!("{count} named cases, {failed} differ");
-    let unmet = if args.case.is_none() { ledger.unmet() } else { Vec::new() };
+    let seeds: Vec<u64> = match args.seed {
+        Some(seed) => vec![seed],
+        None if whole => (0..args.seeds).collect(),
+        None => Vec::new(),
+    };
+    failed += sequences(pair, seeds, &mut ledger).await;
+    let unmet = if whole { ledger.unmet() } else { Vec::new() };
     unmet.iter().for_each(|entry| println!("a kept difference that is gone: {entry}"));
     if failed > 0 || !unmet.is_empty() {
-        bail!("{failed} cases differ, {} kept differences are gone", unmet.len());
+        bail!("{failed} cases and sequences differ, {} kept differences are gone", unmet.len());
     }
     Ok(())
 }
 
-async fn named_case(pair: &Pair, at: usize, case: Case) -> anyhow::Result<Verdict> {
+/// Plays the named cases. How many differ.
+async fn named_cases(pair: &Pair, cases: Vec<Case>, ledger: &mut Ledger) -> usize {
+    let requests: usize = cases.iter().map(|case| case.steps.len()).sum();
+    println!("{} named cases, {requests} requests", cases.len());
+    let mut failed = 0;
+    let played = cases.into_iter().enumerate().map(|(at, case)| named_case(pair, at, case));
+    let mut verdicts = futures_util::stream::iter(played).buffered(AT_ONCE);
+    while let Some(verdict) = verdicts.next().await {
+        failed += usize::from(!report(verdict, ledger));
+    }
+    println!("{failed} named cases differ");
+    failed
+}
+
+/// Plays the sequences of the seeds. How many differ.
+async fn sequences(pair: &Pair, seeds: Vec<u64>, ledger: &mut Ledger) -> usize {
+    println!("{} random sequences", seeds.len());
+    let played = seeds.into_iter().map(|seed| async move {
+        let steps = sequence::of(seed);
+        let differences = differences(pair, &format!("s{seed}"), &steps).await;
+        (seed, Verdict { name: SEQUENCE.to_owned(), steps, differences })
+    });
+    let mut failed = Vec::new();
+    let mut verdicts = futures_util::stream::iter(played).buffered(AT_ONCE);
+    while let Some((seed, verdict)) = verdicts.next().await {
+        if expected(&verdict, ledger) {
+            continue;
+        }
+        failed.push(seed);
+        if failed.len() <= SHOWN {
+            show_shrunk(pair, seed, verdict, ledger).await;
+        }
+    }
+    println!("{} random sequences differ{}", failed.len(), if failed.is_empty() { "" } else { "; their seeds:" });
+    if !failed.is_empty() {
+        println!("{}", failed.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+    }
+    failed.len()
+}
+
+/// Whether every difference is one of the kept.
+fn expected(verdict: &Verdict, ledger: &mut Ledger) -> bool {
+    let Ok(differences) = &verdict.differences else { return false };
+    // Every difference is looked at, because each marks its entry of the table as met.
+    differences.iter().filter(|difference| !ledger.expects(&verdict.name, difference)).count() == 0
+}
+
+/// Prints the shortest form of a sequence that differs.
+async fn show_shrunk(pair: &Pair, seed: u64, verdict: Verdict, ledger: &mut Ledger) {
+    let mut tries = 0;
+    let steps = sequence::shrink(verdict.steps, async |steps: &[Step]| {
+        tries += 1;
+        let differences = differences(pair, &format!("s{seed}-{tries}"), steps).await;
+        let verdict = Verdict { name: SEQUENCE.to_owned(), steps: steps.to_vec(), differences };
+        !expected(&verdict, &mut Ledger::default())
+    })
+    .await;
+    let differences = differences(pair, &format!("s{seed}-0"), &steps).await;
+    println!("\nseed {seed}:");
+    report(Verdict { name: SEQUENCE.to_owned(), steps, differences }, ledger);
+}
+
+async fn named_case(pair: &Pair, at: usize, case: Case) -> Verdict {
     let differences = differences(pair, &format!("d{at}"), &case.steps).await;
-    let differences = differences.map_err(|error| error.context(case.name.clone()))?;
-    Ok(Verdict { name: case.name, steps: case.steps, differences })
+    Verdict { name: case.name, steps: case.steps, differences }
 }
 
 /// Plays the steps against both servers at once and compares what they said.
@@ -122,7 +209,12 @@ async fn differences(pair: &Pair, namespace: &str, steps: &[Step]) -> anyhow::Re
     let mut found = Vec::new();
     for (at, (step, (ours, theirs))) in steps.iter().zip(said.iter().zip(&meant)).enumerate() {
         let mut here = Vec::new();
-        if let Some(pointers) = step.option("only") {
+        let code = |answer: &Value| answer.get("status").cloned();
+        if code(ours) != code(theirs) {
+            // Nothing else can be compared: the one is an object and the other says what is wrong with it.
+            let whole = |answer: &Value| Some(gist(answer));
+            here.push(Difference { step: 0, path: "status".to_owned(), ours: whole(ours), theirs: whole(theirs) });
+        } else if let Some(pointers) = step.option("only") {
             for pointer in pointers.split(',') {
                 let at = |value: &Value| value.pointer(pointer).cloned().unwrap_or(Value::Null);
                 diff::compare(pointer, (&at(ours), &at(theirs)), Extent::Everything, &mut here);
@@ -136,9 +228,23 @@ async fn differences(pair: &Pair, namespace: &str, steps: &[Step]) -> anyhow::Re
     Ok(found)
 }
 
+/// An answer in one line: its code and what it says.
+fn gist(answer: &Value) -> Value {
+    let body = &answer["body"];
+    let said = body.get("message").or_else(|| body.get("kind")).unwrap_or(body);
+    Value::String(format!("{}: {}", answer["status"], said.as_str().unwrap_or_default()))
+}
+
 /// Prints what is not expected. Whether all was.
 fn report(verdict: Verdict, ledger: &mut Ledger) -> bool {
     let Verdict { name, steps, differences } = verdict;
+    let differences = match differences {
+        Ok(differences) => differences,
+        Err(error) => {
+            println!("\nSTOPS {name}\n  {error:#}");
+            return false;
+        }
+    };
     let unexpected: Vec<&Difference> =
         differences.iter().filter(|difference| !ledger.expects(&name, difference)).collect();
     if unexpected.is_empty() {

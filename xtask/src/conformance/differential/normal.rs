@@ -47,7 +47,8 @@ enum Place {
 #[derive(Debug, Default)]
 struct Normal {
     address: String,
-    uids: Vec<String>,
+    /// Uids and the names of what they belong to.
+    uids: BTreeMap<String, String>,
     /// Generated names and what they are called here.
     names: BTreeMap<String, String>,
     /// The last version seen of each object, by uid.
@@ -64,6 +65,9 @@ impl Normal {
                 {
                     let called = format!("{prefix}<generated {}>", self.names.len());
                     self.names.entry(name.to_owned()).or_insert(called);
+                }
+                if let (Some(uid), Some(name)) = (text(fields, "uid"), text(fields, "name")) {
+                    self.uids.entry(uid.to_owned()).or_insert_with(|| name.to_owned());
                 }
                 fields.values().for_each(|value| self.learn_names(value));
             }
@@ -128,21 +132,21 @@ impl Normal {
         for (name, called) in &self.names {
             text = text.replace(name, called);
         }
-        if place == Place::Cells && AGE.is_match(&text) {
-            return "<age>".to_owned();
+        match place {
+            Place::Cells if AGE.is_match(&text) => return "<age>".to_owned(),
+            Place::Protobuf if NUMBER.is_match(&text) => return "<number>".to_owned(),
+            _ => {}
         }
-        let uids = &mut self.uids;
-        let text = UID.replace_all(&text, |found: &Captures<'_>| {
-            let at = uids.iter().position(|uid| *uid == found[0]).unwrap_or_else(|| {
-                uids.push(found[0].to_owned());
-                uids.len() - 1
-            });
-            format!("<uid {at}>")
+        let uids = &self.uids;
+        let text = UID.replace_all(&text, |found: &Captures<'_>| match uids.get(&found[0]) {
+            Some(name) => format!("<uid of {name}>"),
+            None => "<uid>".to_owned(),
         });
         let text = MICROTIME.replace_all(&text, "<microtime>");
         let text = TIME.replace_all(&text, "<time>");
         let text = TOKEN.replace_all(&text, "<token>");
         let text = ACCESS.replace_all(&text, "kube-api-access-<generated>");
+        let text = GENERATED.replace_all(&text, "$1<generated>");
         let text = UNIQUE.replace_all(&text, "<unique>");
         VERSION.replace_all(&text, "$1<version>").into_owned()
     }
@@ -173,8 +177,11 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"20(2[4-9]|[3-9]\d)-\d\
 static MICROTIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"20(2[4-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"));
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"));
 static ACCESS: LazyLock<Regex> = LazyLock::new(|| pattern("kube-api-access-[a-z0-9]{5}"));
+// Scripts generate names from this prefix where the object is refused and so never shows the prefix itself.
+static GENERATED: LazyLock<Regex> = LazyLock::new(|| pattern("(Bad_)[a-z0-9]{5}"));
 /// Ids that a server makes for an answer, such as an expression's position in memory or a certificate's hash.
 static UNIQUE: LazyLock<Regex> = LazyLock::new(|| pattern("0xc[0-9a-f]{8,}|X509SHA256=[0-9a-f]{64}"));
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d+$"));
 static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+[ydhms])+$"));
 static VERSION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -234,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        for pattern in [&UID, &TIME, &MICROTIME, &TOKEN, &ACCESS, &UNIQUE, &AGE, &VERSION] {
+        for pattern in [&UID, &TIME, &MICROTIME, &TOKEN, &ACCESS, &UNIQUE, &NUMBER, &AGE, &VERSION] {
             assert!(!pattern.is_match(""));
         }
     }

@@ -63,6 +63,8 @@ fn places(namespace: &str) -> Variables {
         ("L", format!("{}/leases", group("coordination.k8s.io"))),
         ("CRD", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned()),
         ("F", format!("{}/foos", group(&format!("{namespace}.io")))),
+        ("rv", "1".to_owned()),
+        ("uid", "none".to_owned()),
         ("N", home),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
@@ -79,7 +81,12 @@ pub(super) async fn play(side: &Side, namespace: &str, steps: &[Step]) -> anyhow
         let reply = ask_until(side, step, &variables).await.with_context(|| step.line())?;
         for (name, place) in step.captures() {
             // A capture that fails is no error here: the other server decides whether the answers differ.
-            variables.insert(name.to_owned(), capture(&reply, place));
+            variables.insert(name.to_owned(), capture(&reply, place).unwrap_or_else(|| "nothing".to_owned()));
+        }
+        for (name, place) in step.kept_captures() {
+            if let Some(value) = capture(&reply, place) {
+                variables.insert(name.to_owned(), value);
+            }
         }
         replies.push(reply.0);
     }
@@ -97,15 +104,14 @@ fn prelude() -> [Step; 2] {
     [post("/api/v1/namespaces", "NS:${ns}{}"), post("${N}/serviceaccounts", "SA:default{}")]
 }
 
-fn capture((reply, answer): &(Reply, Answer), place: &str) -> String {
+fn capture((reply, answer): &(Reply, Answer), place: &str) -> Option<String> {
     if let Some(header) = place.strip_prefix("header:") {
-        return answer.headers.get(header).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        return Some(answer.headers.get(header)?.to_str().ok()?.to_owned());
     }
-    let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    match body.pointer(place) {
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-        None => "nothing".to_owned(),
+    let body: Value = serde_json::from_slice(&reply.body).ok()?;
+    match body.pointer(place)? {
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
     }
 }
 
@@ -117,7 +123,7 @@ async fn ask_until(side: &Side, step: &Step, variables: &Variables) -> anyhow::R
         let Some(goal) = step.option("until") else { return Ok((reply, answer)) };
         let reached = match goal.rsplit_once('=') {
             None => reply.status.to_string() == goal,
-            Some((pointer, text)) => capture(&(reply.clone(), answer.clone()), pointer) == text,
+            Some((pointer, text)) => capture(&(reply.clone(), answer.clone()), pointer).as_deref() == Some(text),
         };
         if reached || start.elapsed() > PATIENCE {
             return Ok((reply, answer));

@@ -33,6 +33,11 @@ impl Step {
         self.options.iter().filter_map(|(name, place)| Some((name.strip_prefix("set:")?, place.as_str())))
     }
 
+    /// Every `[keep:name=place]`: the same, but a missing place leaves the variable as it is.
+    pub(super) fn kept_captures(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.options.iter().filter_map(|(name, place)| Some((name.strip_prefix("keep:")?, place.as_str())))
+    }
+
     /// The line again, for a report.
     pub(super) fn line(&self) -> String {
         let options: String = self

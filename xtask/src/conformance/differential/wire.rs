@@ -22,6 +22,10 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Value> {
         if key >> 3 == 0 {
             return None;
         }
+        // Empty values may be written or left out; both mean the same.
+        if value == json!("") || value == json!(0) || value == json!({}) {
+            continue;
+        }
         let list = fields.entry((key >> 3).to_string()).or_insert_with(|| json!([]));
         list.as_array_mut()?.push(value);
     }
