@@ -197,7 +197,7 @@ impl Writer {
     fn field(&mut self) -> (String, Value) {
         let fields = if self.random.once_in(3) { METADATA } else { self.kind.fields };
         let (pointer, values) = self.random.pick(fields);
-        let text: &str = self.random.pick(values);
+        let text = *self.random.pick(values);
         let value = serde_json::from_str(text).unwrap_or_default();
         ((*pointer).to_owned(), value)
     }
