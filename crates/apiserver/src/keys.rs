@@ -22,6 +22,7 @@ pub(crate) const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 pub(crate) const NATIVE_PART: &str = "kubernetes.io/";
 pub(crate) const NODE_NOT_READY: &str = "node.kubernetes.io/not-ready";
+pub(crate) const NODE_UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 pub(crate) const NODE_ROLE: &str = "kubernetes.io/role";
 pub(crate) const NODE_ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 pub(crate) const OS: &str = "kubernetes.io/os";

@@ -4,6 +4,7 @@
 mod limits;
 mod namespaces;
 mod nodes;
+mod pods;
 mod quota;
 mod service_account;
 mod storage;
@@ -71,6 +72,8 @@ pub fn mutate(
     namespaces::check(request, lookup)?;
     service_account::mutate(request, object, lookup, pick)?;
     nodes::taint(request, object);
+    pods::prioritise(request, object);
+    pods::tolerate(request, object);
     storage::default_class(request, object, lookup);
     storage::protect(request, object);
     Ok(())

@@ -124,11 +124,12 @@ fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
 }
 
 fn validate_taints(node: &Value) -> Vec<FieldError> {
-    const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
     for (index, taint) in list(node, "/spec/taints").iter().enumerate() {
-        let field = format!("spec.taints[{index}]");
+        // The reference names the wrong place.
+        let field = format!("metadata.taints[{index}]");
         let (key, value, effect) = (text(taint, "/key"), text(taint, "/value"), text(taint, "/effect"));
         errors.extend(validate_key(key, &format!("{field}.key")));
         errors.extend(invalid_each(&format!("{field}.value"), value, names::label_value(value)));

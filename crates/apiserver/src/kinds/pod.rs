@@ -162,7 +162,7 @@ fn is_latest(image: &str) -> bool {
 fn validate_spec(pod: &Value) -> Vec<FieldError> {
     let mut errors = pod_volumes::validate(pod);
     errors.extend(validate_containers(pod));
-    errors.extend(validate_choice(pod, "/spec/restartPolicy", "spec.restartPolicy", &["Always", "Never", "OnFailure"]));
+    errors.extend(validate_choice(pod, "/spec/restartPolicy", "spec.restartPolicy", &["Always", "OnFailure", "Never"]));
     let policies = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
     errors.extend(validate_choice(pod, "/spec/dnsPolicy", "spec.dnsPolicy", &policies));
     for field in ["nodeName", "serviceAccountName"] {

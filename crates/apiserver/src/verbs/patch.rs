@@ -62,8 +62,8 @@ fn check_duplicates(bytes: &[u8], write: &Write<'_>, kind: PatchType, fields: &M
     let mut problems = decoded.problems;
     problems.retain(|problem| matches!(problem, Problem::Duplicate(_)));
     let shown = || match kind {
-        PatchType::Strategic => Shown::GoText(go_text(&Value::Object(fields.clone()))),
-        _ => Shown::Quoted(Value::Object(fields.clone()).to_string()),
+        PatchType::Strategic => Shown(go_text(&Value::Object(fields.clone()))),
+        _ => Shown(Value::Object(fields.clone()).to_string()),
     };
     judge(write, problems, shown)
 }
@@ -89,10 +89,7 @@ fn configuration(bytes: &[u8], write: &Write<'_>) -> Outcome<Value> {
 }
 
 /// How an error shows the patch.
-enum Shown {
-    Quoted(String),
-    GoText(String),
-}
+struct Shown(String);
 
 /// Warns about problems, or refuses them.
 fn judge(write: &Write<'_>, problems: Vec<Problem>, shown: impl FnOnce() -> Shown) -> Outcome<()> {
@@ -111,11 +108,7 @@ fn judge(write: &Write<'_>, problems: Vec<Problem>, shown: impl FnOnce() -> Show
 
 /// A patch whose result is not an object of the kind: nobody is named, only the patch is shown.
 fn unfit(shown: Shown, why: &str) -> ApiError {
-    let error = match shown {
-        Shown::Quoted(json) => FieldError::invalid("patch", json, why),
-        Shown::GoText(text) => FieldError::invalid_shown("patch", text, why),
-    };
-    ApiError::invalid(Resource::new("", ""), "", &[error])
+    ApiError::invalid(Resource::new("", ""), "", &[FieldError::invalid("patch", shown.0, why)])
 }
 
 fn json_failure(error: &JsonPatchError) -> ApiError {
@@ -160,11 +153,27 @@ impl Patching {
         let applied =
             with_manager(write.resource, write.endpoint, |manager| manager.apply(live, config, &writer, self.force));
         let merged = applied.map_err(|error| apply_failure(&error))?;
-        self.decoded(write, merged, &|| Shown::Quoted(config.to_string()))
+        self.decoded(write, merged, &|| Shown(config.to_string()))
+    }
+
+    /// A patch may not make the object one of another kind.
+    fn check_type(&self, write: &Write<'_>, patched: &Value, shown: &dyn Fn() -> Shown) -> Outcome<()> {
+        let (version, kind) = (read::text(patched, "/apiVersion"), read::text(patched, "/kind"));
+        let same = |given: &str, own: &str| given.is_empty() || given == own;
+        if same(version, &write.resource.api_version) && same(kind, &write.resource.kind) {
+            return Ok(());
+        }
+        let why = format!(
+            "no kind {} is registered for version {} at this endpoint",
+            crate::request::go_quote(kind),
+            crate::request::go_quote(version)
+        );
+        Err(unfit(shown(), &why).into())
     }
 
     /// The patched object as one of its kind, with defaults.
     fn decoded(&self, write: &Write<'_>, patched: Value, shown: &dyn Fn() -> Shown) -> Outcome<Value> {
+        self.check_type(write, &patched, shown)?;
         let decoded = match (write.resource.table(), write.resource.custom()) {
             (Some(table), _) => decode::from_value(table, patched).map(|decoded| (decoded.object, decoded.problems)),
             (None, Some(custom)) => custom.decode(patched),
@@ -173,7 +182,7 @@ impl Patching {
         let (mut object, problems) = decoded.map_err(|error| unfit(shown(), &error.to_string()))?;
         judge(write, problems, shown)?;
         write.rules.default(&mut object);
-        write.warn(meta::deduplicate_owners(&mut object).into_iter().collect());
+        write.warn(meta::deduplicate_owners(&mut object, meta::Moment::Patched).into_iter().collect());
         Ok(object)
     }
 }
@@ -185,18 +194,18 @@ impl Change for Patching {
             PatchBody::Json(patch) => {
                 let patched = patch.apply(live).map_err(|error| json_failure(&error))?;
                 let text = patched.to_string();
-                self.decoded(write, patched, &|| Shown::Quoted(text.clone()))?
+                self.decoded(write, patched, &|| Shown(text.clone()))?
             }
             PatchBody::Merge(patch) => {
                 let patched = merge::apply(live, patch);
                 let text = patched.to_string();
-                self.decoded(write, patched, &|| Shown::Quoted(text.clone()))?
+                self.decoded(write, patched, &|| Shown(text.clone()))?
             }
             PatchBody::Strategic(patch) => {
                 // Without a table there are no merge keys; custom resources are refused before this.
                 let table = write.resource.table().ok_or_else(ApiError::unprocessable)?;
                 let patched = strategic::apply(live, patch, table).map_err(|error| strategic_failure(&error))?;
-                self.decoded(write, patched, &|| Shown::GoText(go_text(&Value::Object(patch.clone()))))?
+                self.decoded(write, patched, &|| Shown(go_text(&Value::Object(patch.clone()))))?
             }
         };
         core.own(write, Some(live), &mut object);
@@ -213,7 +222,10 @@ impl Change for Patching {
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(ApiError::conflict(write.resource.named(), name, &why).into());
         }
-        self.applied(write, None, config)
+        let mut object = self.applied(write, None, config)?;
+        // A version of nothing is no condition.
+        super::codec::clear_version(&mut object);
+        Ok(object)
     }
 
     fn uid_is_condition(&self) -> bool {
