@@ -46,7 +46,8 @@ pub fn check_name(object: &Value, url: &str) -> Result<(), ApiError> {
     match name(object) {
         given if given == url => Ok(()),
         "" => {
-            let message = format!("the name of the object ({url} based on URL) was undeterminable: name must be provided");
+            let message =
+                format!("the name of the object ({url} based on URL) was undeterminable: name must be provided");
             Err(ApiError::bad_request(message))
         }
         given => {

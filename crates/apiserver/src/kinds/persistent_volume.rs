@@ -114,6 +114,9 @@ impl Rules for VolumeRules {
 
     fn validate_update(&self, volume: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_create(volume);
+        // The reference checks the whole volume a second time; causes show it.
+        errors.extend(meta::validate_create(volume, &self.policy()));
+        errors.extend(validate_spec(&volume["spec"], "spec", Use::Volume));
         errors.extend(validate_source_kept(volume, old));
         if !unchanged(volume, old, "/spec/volumeMode") {
             errors.push(FieldError::immutable("volumeMode", copy(volume, "/spec/volumeMode")));

@@ -62,10 +62,10 @@ fn check_duplicates(bytes: &[u8], write: &Write<'_>, kind: PatchType, fields: &M
     let mut problems = decoded.problems;
     problems.retain(|problem| matches!(problem, Problem::Duplicate(_)));
     let shown = || match kind {
-        PatchType::Strategic => Shown(go_text(&Value::Object(fields.clone()))),
-        _ => Shown(Value::Object(fields.clone()).to_string()),
+        PatchType::Strategic => go_text(&Value::Object(fields.clone())),
+        _ => Value::Object(fields.clone()).to_string(),
     };
-    judge(write, problems, shown)
+    judge(write, problems, |why| unfit(shown(), why))
 }
 
 /// The body of an apply: YAML, of which JSON is a part.
@@ -88,11 +88,8 @@ fn configuration(bytes: &[u8], write: &Write<'_>) -> Outcome<Value> {
     Ok(config)
 }
 
-/// How an error shows the patch.
-struct Shown(String);
-
 /// Warns about problems, or refuses them.
-fn judge(write: &Write<'_>, problems: Vec<Problem>, shown: impl FnOnce() -> Shown) -> Outcome<()> {
+fn judge(write: &Write<'_>, problems: Vec<Problem>, refuse: impl FnOnce(&str) -> ApiError) -> Outcome<()> {
     if problems.is_empty() {
         return Ok(());
     }
@@ -102,13 +99,25 @@ fn judge(write: &Write<'_>, problems: Vec<Problem>, shown: impl FnOnce() -> Show
             warn_about(write, &problems);
             Ok(())
         }
-        FieldValidation::Strict => Err(unfit(shown(), &decode::strict_message(&problems)).into()),
+        FieldValidation::Strict => Err(refuse(&decode::strict_message(&problems)).into()),
     }
 }
 
 /// A patch whose result is not an object of the kind: nobody is named, only the patch is shown.
-fn unfit(shown: Shown, why: &str) -> ApiError {
-    ApiError::invalid(Resource::new("", ""), "", &[FieldError::invalid("patch", shown.0, why)])
+fn unfit(shown: String, why: &str) -> ApiError {
+    ApiError::invalid(Resource::new("", ""), "", &[FieldError::invalid("patch", shown, why)])
+}
+
+/// An applied configuration whose fields are known but hold what they cannot hold.
+fn unconvertible(write: &Write<'_>, config: &Value, why: &str) -> ApiError {
+    let kind = format!("{}, Kind={}", write.resource.api_version, write.resource.kind);
+    let (namespace, name) = (read::namespace(config), read::name(config));
+    // The core group has an empty name, which the reference still parts from the version.
+    let shown = if write.resource.group.is_empty() { format!("/{kind}") } else { kind };
+    ApiError::unclassified(format!(
+        "failed to convert new object ({namespace}/{name}; {shown}) to proper version: unable to convert unstructured \
+         object to {shown}: {why}"
+    ))
 }
 
 fn json_failure(error: &JsonPatchError) -> ApiError {
@@ -153,11 +162,11 @@ impl Patching {
         let applied =
             with_manager(write.resource, write.endpoint, |manager| manager.apply(live, config, &writer, self.force));
         let merged = applied.map_err(|error| apply_failure(&error))?;
-        self.decoded(write, merged, &|| Shown(config.to_string()))
+        self.decoded(write, merged, &|why| unconvertible(write, config, why))
     }
 
     /// A patch may not make the object one of another kind.
-    fn check_type(&self, write: &Write<'_>, patched: &Value, shown: &dyn Fn() -> Shown) -> Outcome<()> {
+    fn check_type(&self, write: &Write<'_>, patched: &Value, refuse: &dyn Fn(&str) -> ApiError) -> Outcome<()> {
         let (version, kind) = (read::text(patched, "/apiVersion"), read::text(patched, "/kind"));
         let same = |given: &str, own: &str| given.is_empty() || given == own;
         if same(version, &write.resource.api_version) && same(kind, &write.resource.kind) {
@@ -168,19 +177,19 @@ impl Patching {
             crate::request::go_quote(kind),
             crate::request::go_quote(version)
         );
-        Err(unfit(shown(), &why).into())
+        Err(refuse(&why).into())
     }
 
     /// The patched object as one of its kind, with defaults.
-    fn decoded(&self, write: &Write<'_>, patched: Value, shown: &dyn Fn() -> Shown) -> Outcome<Value> {
-        self.check_type(write, &patched, shown)?;
+    fn decoded(&self, write: &Write<'_>, patched: Value, refuse: &dyn Fn(&str) -> ApiError) -> Outcome<Value> {
+        self.check_type(write, &patched, refuse)?;
         let decoded = match (write.resource.table(), write.resource.custom()) {
             (Some(table), _) => decode::from_value(table, patched).map(|decoded| (decoded.object, decoded.problems)),
             (None, Some(custom)) => custom.decode(patched),
             (None, None) => Ok((patched, Vec::new())),
         };
-        let (mut object, problems) = decoded.map_err(|error| unfit(shown(), &error.to_string()))?;
-        judge(write, problems, shown)?;
+        let (mut object, problems) = decoded.map_err(|error| refuse(&error.to_string()))?;
+        judge(write, problems, refuse)?;
         write.rules.default(&mut object);
         write.warn(meta::deduplicate_owners(&mut object, meta::Moment::Patched).into_iter().collect());
         Ok(object)
@@ -194,18 +203,18 @@ impl Change for Patching {
             PatchBody::Json(patch) => {
                 let patched = patch.apply(live).map_err(|error| json_failure(&error))?;
                 let text = patched.to_string();
-                self.decoded(write, patched, &|| Shown(text.clone()))?
+                self.decoded(write, patched, &|why| unfit(text.clone(), why))?
             }
             PatchBody::Merge(patch) => {
                 let patched = merge::apply(live, patch);
                 let text = patched.to_string();
-                self.decoded(write, patched, &|| Shown(text.clone()))?
+                self.decoded(write, patched, &|why| unfit(text.clone(), why))?
             }
             PatchBody::Strategic(patch) => {
                 // Without a table there are no merge keys; custom resources are refused before this.
                 let table = write.resource.table().ok_or_else(ApiError::unprocessable)?;
                 let patched = strategic::apply(live, patch, table).map_err(|error| strategic_failure(&error))?;
-                self.decoded(write, patched, &|| Shown(go_text(&Value::Object(patch.clone()))))?
+                self.decoded(write, patched, &|why| unfit(go_text(&Value::Object(patch.clone())), why))?
             }
         };
         core.own(write, Some(live), &mut object);

@@ -143,7 +143,9 @@ fn check_uid(write: &Write<'_>, live: &Live, object: &Value) -> Outcome<()> {
     let stored = read::text(&live.object, "/metadata/uid");
     match meta::requested_uid(object) {
         Some(wanted) if wanted != stored => {
-            let key = format!("/registry/{}", live.stored.key);
+            // A dry run does not know where the store keeps things.
+            let root = if write.effect == Effect::DryRun { "" } else { "/registry" };
+            let key = format!("{root}/{}", live.stored.key);
             let uids = Mismatch { wanted, stored };
             Err(ApiError::wrong_uid(write.resource.named(), live.stored.key.name(), &key, uids).into())
         }

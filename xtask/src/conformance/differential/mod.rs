@@ -81,6 +81,13 @@ struct Verdict {
     differences: anyhow::Result<Vec<Difference>>,
 }
 
+impl Verdict {
+    /// The request that a difference is about.
+    fn line(&self, difference: &Difference) -> String {
+        self.steps.get(difference.step.saturating_sub(1)).map(Step::line).unwrap_or_default()
+    }
+}
+
 pub(super) async fn run(go: &Go, args: &Args) -> anyhow::Result<()> {
     let cases = script::read(&crate::root().join(CASES))?;
     let programs = Programs::build(go, &[Program::Etcd, Program::ApiServer])?;
@@ -140,7 +147,7 @@ async fn named_cases(pair: &Pair, cases: Vec<Case>, ledger: &mut Ledger) -> usiz
     let played = cases.into_iter().enumerate().map(|(at, case)| named_case(pair, at, case));
     let mut verdicts = futures_util::stream::iter(played).buffered(AT_ONCE);
     while let Some(verdict) = verdicts.next().await {
-        failed += usize::from(!report(verdict, ledger));
+        failed += usize::from(!report(&verdict, ledger));
     }
     println!("{failed} named cases differ");
     failed
@@ -176,7 +183,8 @@ async fn sequences(pair: &Pair, seeds: Vec<u64>, ledger: &mut Ledger) -> usize {
 fn expected(verdict: &Verdict, ledger: &mut Ledger) -> bool {
     let Ok(differences) = &verdict.differences else { return false };
     // Every difference is looked at, because each marks its entry of the table as met.
-    differences.iter().filter(|difference| !ledger.expects(&verdict.name, difference)).count() == 0
+    let unexpected = differences.iter().filter(|found| !ledger.expects(&verdict.name, &verdict.line(found), found));
+    unexpected.count() == 0
 }
 
 /// Prints the shortest form of a sequence that differs.
@@ -191,7 +199,7 @@ async fn show_shrunk(pair: &Pair, seed: u64, verdict: Verdict, ledger: &mut Ledg
     .await;
     let differences = differences(pair, &format!("s{seed}-0"), &steps).await;
     println!("\nseed {seed}:");
-    report(Verdict { name: SEQUENCE.to_owned(), steps, differences }, ledger);
+    report(&Verdict { name: SEQUENCE.to_owned(), steps, differences }, ledger);
 }
 
 async fn named_case(pair: &Pair, at: usize, case: Case) -> Verdict {
@@ -236,27 +244,25 @@ fn gist(answer: &Value) -> Value {
 }
 
 /// Prints what is not expected. Whether all was.
-fn report(verdict: Verdict, ledger: &mut Ledger) -> bool {
-    let Verdict { name, steps, differences } = verdict;
-    let differences = match differences {
+fn report(verdict: &Verdict, ledger: &mut Ledger) -> bool {
+    let differences = match &verdict.differences {
         Ok(differences) => differences,
         Err(error) => {
-            println!("\nSTOPS {name}\n  {error:#}");
+            println!("\nSTOPS {}\n  {error:#}", verdict.name);
             return false;
         }
     };
     let unexpected: Vec<&Difference> =
-        differences.iter().filter(|difference| !ledger.expects(&name, difference)).collect();
+        differences.iter().filter(|found| !ledger.expects(&verdict.name, &verdict.line(found), found)).collect();
     if unexpected.is_empty() {
         return true;
     }
-    println!("\nDIFFERS {name}");
+    println!("\nDIFFERS {}", verdict.name);
     let mut shown = 0;
     for difference in unexpected {
         if difference.step != shown {
             shown = difference.step;
-            let line = steps.get(shown - 1).map(Step::line).unwrap_or_default();
-            println!("  {shown}. {line}");
+            println!("  {shown}. {}", verdict.line(difference));
         }
         println!("{}", difference.lines());
     }

@@ -106,6 +106,19 @@ impl Normal {
                     }
                     Value::Object(metadata)
                 }
+                // Entries are in the order of their times, and conflicts in no order at all.
+                ("managedFields", Value::Array(mut entries)) => {
+                    entries.sort_by_key(|entry| {
+                        ["operation", "manager", "apiVersion", "subresource"].map(|key| entry[key].to_string())
+                    });
+                    self.value(Value::Array(entries), inner)
+                }
+                ("causes", Value::Array(mut causes))
+                    if causes.iter().all(|cause| cause["reason"] == "FieldManagerConflict") =>
+                {
+                    causes.sort_by_key(|cause| cause["field"].to_string());
+                    self.value(Value::Array(causes), inner)
+                }
                 (_, value) => self.value(value, inner),
             };
             normal.insert(self.text(&key, Place::Anywhere), value);

@@ -151,7 +151,11 @@ fn deletion_follows_the_state_machine_of_section_2_1() {
         panic!("C177")
     };
     assert_eq!(waiting["metadata"]["finalizers"], json!(["foregroundDeletion"]));
-    assert_eq!(decide(Departure::Plain, &waiting, with(Propagation::Background), NOW), Outcome::Remove(waiting.clone()), "C178");
+    assert_eq!(
+        decide(Departure::Plain, &waiting, with(Propagation::Background), NOW),
+        Outcome::Remove(waiting.clone()),
+        "C178"
+    );
     let Outcome::Mark(orphaning) = decide(Departure::Plain, &waiting, with(Propagation::Orphan), NOW) else { panic!() };
     assert_eq!(orphaning["metadata"]["finalizers"], json!(["orphan"]));
     assert_eq!(decide(Departure::Event, &plain, with(Propagation::Foreground), NOW), Outcome::Remove(plain.clone()));
