@@ -282,7 +282,9 @@ fn validate_deadline(pod: &Value, old: &Value) -> Option<FieldError> {
 fn tolerations_kept(pod: &Value, old: &Value) -> bool {
     let lasting = |object: &Value| -> Vec<Value> {
         let mut tolerations = list(object, TOLERATIONS).to_vec();
-        tolerations.iter_mut().for_each(|toleration| remove(toleration, "/tolerationSeconds"));
+        for toleration in &mut tolerations {
+            remove(toleration, "/tolerationSeconds");
+        }
         tolerations
     };
     let new = lasting(pod);
