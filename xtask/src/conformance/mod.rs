@@ -7,6 +7,7 @@
 mod api;
 mod authority;
 mod descriptors;
+mod differential;
 mod driver;
 mod facts;
 pub(crate) mod golang;
@@ -17,7 +18,7 @@ use anyhow::bail;
 pub(crate) use driver::{Driver, Launch, Mode, tail};
 pub(crate) use sanity::{Profile, build};
 
-use crate::report::Report;
+use crate::report::{Ending, Report};
 use golang::Go;
 
 /// What `cargo xtask conformance` takes.
@@ -40,6 +41,8 @@ enum Suite {
     Authority,
     /// Run the API server's checklist and the real kubectl against `orlop api`.
     Api,
+    /// Send the same requests to `orlop api` and to kube-apiserver and compare the answers.
+    Differential(differential::Args),
 }
 
 pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Result<()> {
@@ -59,11 +62,13 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
         Some(Suite::Sanity(args)) => sanity::run(&go, &args, &mut report).await?,
         Some(Suite::Authority) => authority(&mut report).await,
         Some(Suite::Api) => api(&mut report).await,
+        Some(Suite::Differential(args)) => differential(&go, &args, &mut report).await,
         None => {
             report.section("descriptors", || descriptors::run(&go, &descriptors::Args::default()));
             authority(&mut report).await;
             sanity::run(&go, &sanity::Args::default(), &mut report).await?;
             api(&mut report).await;
+            differential(&go, &differential::Args::default(), &mut report).await;
         }
     }
     report.close("conformance")
@@ -78,5 +83,11 @@ async fn authority(report: &mut Report) {
 async fn api(report: &mut Report) {
     let section = Report::begin("api");
     let ending = api::run().await;
+    report.end(section, ending);
+}
+
+async fn differential(go: &Go, args: &differential::Args, report: &mut Report) {
+    let section = Report::begin("differential");
+    let ending = Ending::from(differential::run(go, args).await);
     report.end(section, ending);
 }

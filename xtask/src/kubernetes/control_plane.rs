@@ -18,6 +18,9 @@ const POLL: Duration = Duration::from_millis(50);
 /// The administrator's bearer token. Only this machine's loopback can reach the server, and only for the run.
 const TOKEN: &str = "admin-of-this-run";
 
+/// The name of whoever signs service-account tokens, as clusters and `orlop api` have it.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
 /// Whether etcd waits for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
@@ -96,15 +99,17 @@ fn etcd_command(programs: &Programs, folder: &Path, [clients, peers]: [u16; 2]) 
 fn server_command(programs: &Programs, folder: &Path, [etcd, port]: [u16; 2]) -> anyhow::Result<Command> {
     let tokens = folder.join("tokens.csv");
     write_private(&tokens, &format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
-    let key = folder.join("service-accounts.key");
-    write_private(&key, &rcgen::KeyPair::generate().context("making a key for service accounts")?.serialize_pem())?;
+    let (key, public) = (folder.join("service-accounts.key"), folder.join("service-accounts.pub"));
+    let pair = rcgen::KeyPair::generate().context("making a key for service accounts")?;
+    write_private(&key, &pair.serialize_pem())?;
+    write_private(&public, &pair.public_key_pem())?;
     let mut command = Command::new(programs.path(Program::ApiServer)?);
     command.args(["--etcd-servers", &format!("http://127.0.0.1:{etcd}")]);
     command.arg("--cert-dir").arg(folder.join("certificates")).arg("--token-auth-file").arg(&tokens);
     command.args(["--bind-address", "127.0.0.1", "--secure-port", &port.to_string()]);
     command.args(["--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction"]);
-    command.args(["--service-account-issuer", &format!("https://127.0.0.1:{port}")]);
-    command.arg("--service-account-key-file").arg(&key).arg("--service-account-signing-key-file").arg(&key);
+    command.args(["--service-account-issuer", ISSUER]);
+    command.arg("--service-account-key-file").arg(&public).arg("--service-account-signing-key-file").arg(&key);
     // The server insists on a range for Services although nobody here makes one.
     command.args(["--service-cluster-ip-range", "10.96.0.0/24", "--endpoint-reconciler-type", "none"]);
     command.args(["--profiling=false", "--allow-privileged=true"]);

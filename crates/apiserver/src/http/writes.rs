@@ -97,7 +97,7 @@ async fn put(call: &Call, asked: &Asked, name: &str, endpoint: Endpoint) -> Outc
 fn settle(asked: &Asked, object: &mut Value, name: &str) -> Outcome<()> {
     let namespace = asked.namespace.as_deref().unwrap_or_default();
     crate::kinds::meta::settle_namespace(object, asked.resource.scope(), namespace)?;
-    Ok(crate::kinds::meta::settle_name(object, name)?)
+    Ok(crate::kinds::meta::check_name(object, name)?)
 }
 
 pub(super) async fn patch(call: &Call, asked: &Asked, name: &str) -> Outcome<Answer> {
@@ -167,7 +167,8 @@ pub(super) async fn delete_collection(call: &Call, asked: &Asked) -> Outcome<Ans
             options: &options,
         };
         match call.shared.core.delete(&deletion, read::name(&object)).await {
-            Ok(Deleted::Marked(object) | Deleted::Removed(object)) => gone.push(object),
+            // The answer shows what was there, not what became of it.
+            Ok(Deleted::Marked(_) | Deleted::Removed(_)) => gone.push(object),
             // Somebody else deleted it meanwhile.
             Err(failure) if failure.code == 404 => {}
             Err(failure) => return Err(failure),

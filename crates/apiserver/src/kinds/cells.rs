@@ -33,7 +33,7 @@ impl Column {
     }
 
     pub fn to_json(self) -> Value {
-        let format = if self.name == "Name" && self.priority == 0 { "name" } else { "" };
+        let format = if matches!(self.name, "Name" | "Attacher") { "name" } else { "" };
         json!({
             "name": self.name, "type": self.kind, "format": format,
             "description": self.description, "priority": self.priority,

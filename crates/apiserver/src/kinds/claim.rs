@@ -96,12 +96,9 @@ impl Rules for ClaimRules {
 
     fn validate_update(&self, claim: &Value, old: &Value) -> Vec<FieldError> {
         let groups = api_groups(old);
-        let mut full = meta::validate_create(claim, &self.policy());
-        full.extend(validate_spec(&claim["spec"], "spec", groups));
-        let mut errors = full.clone();
+        let mut errors = meta::validate_create(claim, &self.policy());
+        errors.extend(validate_spec(&claim["spec"], "spec", groups));
         errors.extend(meta::validate_core_update(claim, old));
-        // The reference checks the whole claim twice; causes show it.
-        errors.extend(full);
         errors.extend(validate_frozen(claim, old));
         errors.extend(validate_shrink(claim, old));
         if !unchanged(claim, old, "/spec/volumeMode") {
@@ -342,8 +339,8 @@ fn validate_attributes_class(claim: &Value, old: &Value) -> Option<FieldError> {
         return None;
     }
     let detail = match present(claim, ATTRIBUTES_CLASS).and_then(Value::as_str) {
-        None => "update from non-nil value to nil is forbidden",
-        Some("") => "update from non-nil value to an empty string is forbidden",
+        None => "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil",
+        Some("") => "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil",
         Some(_) => return None,
     };
     Some(FieldError::forbidden("spec.volumeAttributesClassName", detail))

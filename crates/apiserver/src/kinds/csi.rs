@@ -197,7 +197,6 @@ impl Rules for NodeRules {
 
     fn validate_update(&self, node: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_create(node);
-        errors.extend(self.validate_create(node));
         for before in list(old, "/spec/drivers") {
             for driver in list(node, "/spec/drivers").iter().filter(|driver| driver["name"] == before["name"]) {
                 let (mut driver, mut before) = (driver.clone(), before.clone());

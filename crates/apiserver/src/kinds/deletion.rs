@@ -49,7 +49,8 @@ impl Departure {
 /// What to do with the stored object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    Remove,
+    /// Take it away; this is what the client is shown.
+    Remove(Value),
     /// Store this instead.
     Mark(Value),
     /// It is on its way out already.
@@ -82,7 +83,8 @@ pub fn decide(departure: Departure, object: &Value, options: Options<'_>, now: T
     }
     let first = !deleting(object);
     if may_go(departure, &marked, first) {
-        Outcome::Remove
+        // A pod is marked before it goes, also when it goes at once; the others leave as they are.
+        Outcome::Remove(if departure == Departure::Pod { marked } else { object.clone() })
     } else if &marked == object {
         Outcome::Unchanged
     } else {

@@ -1,7 +1,7 @@
 //! Lease: who leads, and until when. Leader election writes it with PUT, which creates it too.
 
 use super::cells::{self, AGE, Column, NAME};
-use super::read::{name, number, text};
+use super::read::{name, number, remove, text};
 use super::time::Timestamp;
 use super::{DeleteAnswer, Finalizers, Missing, Policy, Rules, Versionless, meta};
 use crate::status::FieldError;
@@ -31,6 +31,14 @@ impl Rules for LeaseRules {
         vec![name(lease).into(), text(lease, "/spec/holderIdentity").into(), cells::age(lease, now)]
     }
 
+    fn prepare_create(&self, lease: &mut Value, _now: Timestamp) {
+        drop_coordinated_election(lease);
+    }
+
+    fn prepare_update(&self, lease: &mut Value, _old: &Value, _now: Timestamp) {
+        drop_coordinated_election(lease);
+    }
+
     fn validate_create(&self, lease: &Value) -> Vec<FieldError> {
         let mut errors = meta::validate_create(lease, &self.policy());
         errors.extend(validate_spec(lease));
@@ -41,6 +49,13 @@ impl Rules for LeaseRules {
         let mut errors = meta::validate_update(lease, old);
         errors.extend(validate_spec(lease));
         errors
+    }
+}
+
+/// Fields of coordinated leader election, which is off.
+fn drop_coordinated_election(lease: &mut Value) {
+    for field in ["strategy", "preferredHolder"] {
+        remove(lease, &format!("/spec/{field}"));
     }
 }
 

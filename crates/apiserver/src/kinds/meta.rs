@@ -41,13 +41,14 @@ pub fn settle_namespace(object: &mut Value, scope: Scope, url: &str) -> Result<(
     Ok(())
 }
 
-/// Makes the object's name match the one in the URL of a PUT or PATCH.
-pub fn settle_name(object: &mut Value, url: &str) -> Result<(), ApiError> {
+/// The object's name must be the one in the URL of a PUT or PATCH.
+pub fn check_name(object: &Value, url: &str) -> Result<(), ApiError> {
     match name(object) {
         given if given == url => Ok(()),
         "" => {
-            set(object, "/metadata/name", url);
-            Ok(())
+            let message =
+                format!("the name of the object ({url} based on URL) was undeterminable: name must be provided");
+            Err(ApiError::bad_request(message))
         }
         given => {
             let message = format!("the name of the object ({given}) does not match the name on the URL ({url})");
@@ -107,13 +108,22 @@ pub(crate) fn keep_for_update(object: &mut Value, old: &Value) {
     }
 }
 
-/// Drops owners that are named twice and says so.
-pub fn deduplicate_owners(object: &mut Value) -> Option<String> {
+/// When owners are looked at, for the warning about those that are named twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// As the client sent them.
+    Sent,
+    /// In the object that a patch led to.
+    Patched,
+}
+
+/// Drops owners that are named twice, word for word, and says so.
+pub fn deduplicate_owners(object: &mut Value, moment: Moment) -> Option<String> {
     let owners = list(object, "/metadata/ownerReferences");
     let mut kept: Vec<Value> = Vec::new();
     let mut duplicates: Vec<String> = Vec::new();
     for owner in owners {
-        if kept.iter().any(|other| text(other, "/uid") == text(owner, "/uid")) {
+        if kept.contains(owner) {
             duplicates.push(text(owner, "/uid").into());
         } else {
             kept.push(owner.clone());
@@ -123,8 +133,12 @@ pub fn deduplicate_owners(object: &mut Value) -> Option<String> {
         return None;
     }
     set(object, "/metadata/ownerReferences", kept);
+    let when = match moment {
+        Moment::Sent => "",
+        Moment::Patched => " after mutating admission happens",
+    };
     Some(format!(
-        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may \
          reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
         duplicates.join(", ")
     ))
@@ -182,7 +196,7 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
     let mut controller: Option<String> = None;
     for owner in list(object, "/metadata/ownerReferences") {
         let (version, kind) = (text(owner, "/apiVersion"), text(owner, "/kind"));
-        if version.is_empty() || version.ends_with('/') {
+        if version.is_empty() || version.ends_with('/') || version.matches('/').count() > 1 {
             errors.push(FieldError::invalid(format!("{FIELD}.apiVersion"), version, "version must not be empty"));
         }
         for field in ["kind", "name", "uid"] {

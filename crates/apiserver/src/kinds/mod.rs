@@ -249,7 +249,10 @@ pub fn before_update(
         Endpoint::Status => rules.prepare_status_update(object, old, now),
     }
     meta::keep_for_update(object, old);
-    let mut errors = meta::validate_update(object, old);
+    // The shared rules for any object, with any path segment as a name, and then those for a change.
+    let policy = Policy { names: NameRule::PathSegment, finalizers: Finalizers::Any, ..rules.policy() };
+    let mut errors = meta::validate_create(object, &policy);
+    errors.extend(meta::validate_update(object, old));
     errors.extend(match endpoint {
         Endpoint::Main => rules.validate_update(object, old),
         Endpoint::Status => rules.validate_status_update(object, old),

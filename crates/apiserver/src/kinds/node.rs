@@ -137,7 +137,7 @@ fn settle_ranges(node: &mut Value) {
 
 /// The reference reports taints under `metadata`, where they once were.
 fn validate_taints(node: &Value) -> Vec<FieldError> {
-    const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
     for (index, taint) in list(node, "/spec/taints").iter().enumerate() {

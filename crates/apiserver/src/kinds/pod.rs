@@ -99,11 +99,17 @@ impl Rules for PodRules {
     }
 }
 
+const DEADLINE: &str = "/spec/activeDeadlineSeconds";
+const TOLERATIONS: &str = "/spec/tolerations";
+
 fn default_spec(pod: &mut Value) {
     set_default_text(pod, "/spec/restartPolicy", "Always");
     set_default_text(pod, "/spec/dnsPolicy", "ClusterFirst");
     set_default_text(pod, "/spec/schedulerName", "default-scheduler");
     set_default(pod, "/spec/terminationGracePeriodSeconds", 30);
+    if number(pod, "/spec/terminationGracePeriodSeconds").is_some_and(|grace| grace < 0) {
+        set(pod, "/spec/terminationGracePeriodSeconds", 1);
+    }
     set_default(pod, "/spec/securityContext", json!({}));
     set_default(pod, "/spec/enableServiceLinks", true);
     // The account has an old name that clients still read.
@@ -162,7 +168,7 @@ fn is_latest(image: &str) -> bool {
 fn validate_spec(pod: &Value) -> Vec<FieldError> {
     let mut errors = pod_volumes::validate(pod);
     errors.extend(validate_containers(pod));
-    errors.extend(validate_choice(pod, "/spec/restartPolicy", "spec.restartPolicy", &["Always", "Never", "OnFailure"]));
+    errors.extend(validate_choice(pod, "/spec/restartPolicy", "spec.restartPolicy", &["Always", "OnFailure", "Never"]));
     let policies = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
     errors.extend(validate_choice(pod, "/spec/dnsPolicy", "spec.dnsPolicy", &policies));
     for field in ["nodeName", "serviceAccountName"] {
@@ -170,6 +176,10 @@ fn validate_spec(pod: &Value) -> Vec<FieldError> {
             "" => {}
             value => errors.extend(invalid_each(&format!("spec.{field}"), value, names::subdomain(value))),
         }
+    }
+    if let Some(deadline) = number(pod, DEADLINE).filter(|deadline| !(1..=i64::from(i32::MAX)).contains(deadline)) {
+        let detail = "must be between 1 and 2147483647, inclusive";
+        errors.push(FieldError::invalid("spec.activeDeadlineSeconds", deadline, detail));
     }
     errors
 }
@@ -209,22 +219,36 @@ fn validate_containers(pod: &Value) -> Vec<FieldError> {
 /// Only images, the deadline, more tolerations, a negative grace and fewer scheduling gates may change.
 fn validate_frozen(pod: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    for containers in CONTAINERS {
+        if list(pod, containers).len() != list(old, containers).len() {
+            let field = containers.trim_start_matches('/').replace('/', ".");
+            errors.push(FieldError::forbidden(field, "pod updates may not add or remove containers"));
+            return errors;
+        }
+    }
+    if let Some(error) = validate_deadline(pod, old) {
+        errors.push(error);
+        // A deadline of a wrong size ends the comparison, a missing one does not.
+        if number(pod, DEADLINE).is_some() {
+            return errors;
+        }
+    }
+    if !tolerations_kept(pod, old) {
+        let detail = "existing toleration can not be modified except its tolerationSeconds";
+        errors.push(FieldError::forbidden("spec.tolerations", detail));
+        return errors;
+    }
     let mut spec = json!({"spec": pod["spec"]});
     for containers in CONTAINERS {
         for (container, before) in items_mut(&mut spec, containers).zip(list(old, containers)) {
             restore(container, before, "/image");
         }
     }
-    if deadline_may_change(pod, old) {
-        restore(&mut spec, old, "/spec/activeDeadlineSeconds");
-    }
+    restore(&mut spec, old, DEADLINE);
+    restore(&mut spec, old, TOLERATIONS);
     let grace = "/spec/terminationGracePeriodSeconds";
     if number(old, grace).is_some_and(|grace| grace < 0) && number(pod, grace) == Some(1) {
         restore(&mut spec, old, grace);
-    }
-    let kept = |pointer: &str| list(old, pointer).iter().all(|item| list(pod, pointer).contains(item));
-    if kept("/spec/tolerations") {
-        restore(&mut spec, old, "/spec/tolerations");
     }
     let gates = "/spec/schedulingGates";
     if list(pod, gates).iter().all(|gate| list(old, gates).contains(gate)) {
@@ -241,11 +265,28 @@ fn validate_frozen(pod: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// A deadline may appear and come nearer.
-fn deadline_may_change(pod: &Value, old: &Value) -> bool {
-    let deadline = "/spec/activeDeadlineSeconds";
-    match (number(pod, deadline), number(old, deadline)) {
-        (Some(new), Some(before)) => new > 0 && new <= before,
-        (Some(new), None) => new > 0,
-        (None, before) => before.is_none(),
-    }
+/// A deadline may be set once and then only come closer.
+fn validate_deadline(pod: &Value, old: &Value) -> Option<FieldError> {
+    let (value, why) = match (number(pod, DEADLINE), number(old, DEADLINE)) {
+        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            (new.into(), "must be between 0 and 2147483647, inclusive")
+        }
+        (Some(new), Some(before)) if new > before => (new.into(), "must be less than or equal to previous value"),
+        (None, Some(_)) => (Value::Null, "must not update from a positive integer to nil value"),
+        (Some(_) | None, _) => return None,
+    };
+    Some(FieldError::invalid("spec.activeDeadlineSeconds", value, why))
+}
+
+/// Whether every old toleration is still there; how long it lasts may change.
+fn tolerations_kept(pod: &Value, old: &Value) -> bool {
+    let lasting = |object: &Value| -> Vec<Value> {
+        let mut tolerations = list(object, TOLERATIONS).to_vec();
+        for toleration in &mut tolerations {
+            remove(toleration, "/tolerationSeconds");
+        }
+        tolerations
+    };
+    let new = lasting(pod);
+    lasting(old).iter().all(|toleration| new.contains(toleration))
 }

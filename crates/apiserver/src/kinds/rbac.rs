@@ -143,7 +143,7 @@ impl Rules for BindingRules {
         let mut errors = meta::validate_create(binding, &self.policy());
         errors.extend(validate_role(&binding["roleRef"], self.0));
         for (index, subject) in list(binding, "/subjects").iter().enumerate() {
-            errors.extend(validate_subject(subject, &format!("subjects[{index}]")));
+            errors.extend(validate_subject(subject, &format!("subjects[{index}]"), self.0));
         }
         errors
     }
@@ -179,7 +179,7 @@ fn validate_role(role: &Value, scope: Scope) -> Vec<FieldError> {
     errors
 }
 
-fn validate_subject(subject: &Value, field: &str) -> Vec<FieldError> {
+fn validate_subject(subject: &Value, field: &str, scope: Scope) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if text(subject, "/name").is_empty() {
         errors.push(FieldError::required(format!("{field}.name"), ""));
@@ -190,7 +190,7 @@ fn validate_subject(subject: &Value, field: &str) -> Vec<FieldError> {
             if !group.is_empty() {
                 errors.push(FieldError::not_supported(format!("{field}.apiGroup"), group, &[""]));
             }
-            if text(subject, "/namespace").is_empty() {
+            if text(subject, "/namespace").is_empty() && scope == Scope::Cluster {
                 errors.push(FieldError::required(format!("{field}.namespace"), ""));
             }
         }

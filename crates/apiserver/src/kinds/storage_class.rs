@@ -86,7 +86,10 @@ impl Rules for StorageClassRules {
         for (index, term) in list(class, "/allowedTopologies").iter().enumerate() {
             for (place, expression) in list(term, "/matchLabelExpressions").iter().enumerate() {
                 let field = format!("allowedTopologies[{index}].matchLabelExpressions[{place}].key");
-                warnings.extend(beta_label_warning(text(expression, "/key"), &field));
+                let key = text(expression, "/key");
+                // The reference leaves the label's name out here.
+                let warning = beta_label_warning(key, &field);
+                warnings.extend(warning.map(|warning| warning.replacen(&format!("{key} is "), "", 1)));
             }
         }
         warnings

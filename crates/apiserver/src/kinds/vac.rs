@@ -34,15 +34,13 @@ impl Rules for AttributesClassRules {
     }
 
     fn validate_update(&self, class: &Value, old: &Value) -> Vec<FieldError> {
-        let full = self.validate_create(class);
-        let mut errors = full.clone();
-        errors.extend(meta::validate_core_update(class, old));
+        let mut errors = meta::validate_core_update(class, old);
         for field in ["driverName", "parameters"] {
             if !unchanged(class, old, &format!("/{field}")) {
                 errors.push(FieldError::forbidden(field, format!("updates to {field} are forbidden.")));
             }
         }
-        errors.extend(full);
+        errors.extend(self.validate_create(class));
         errors
     }
 }

@@ -70,16 +70,16 @@ impl Rules for AttachmentRules {
 
     fn validate_create(&self, attachment: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_any(attachment);
-        errors.extend(validate_driver_name(text(attachment, "/spec/attacher"), "spec.attacher"));
-        if let Some(volume) = optional_text(attachment, VOLUME_NAME) {
-            errors.extend(invalid_each("spec.source.persistentVolumeName", volume, names::subdomain(volume)));
-        }
+        // An absent one was named already.
+        let attacher = Some(text(attachment, "/spec/attacher")).filter(|attacher| !attacher.is_empty());
+        errors.extend(attacher.into_iter().flat_map(|attacher| validate_driver_name(attacher, "spec.attacher")));
+        errors.extend(validate_volume_name(attachment));
         errors
     }
 
     fn validate_update(&self, attachment: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_any(attachment);
-        errors.extend(self.validate_any(attachment));
+        errors.extend(validate_volume_name(attachment));
         if !unchanged(attachment, old, "/spec") {
             let shown = golang::compact(&attachment["spec"], golang::ATTACHMENT_SPEC);
             errors.push(FieldError::invalid_shown("spec", shown, "field is immutable"));
@@ -109,6 +109,13 @@ impl AttachmentRules {
         }
         errors
     }
+}
+
+fn validate_volume_name(attachment: &Value) -> Vec<FieldError> {
+    let volume = optional_text(attachment, VOLUME_NAME);
+    let complaints =
+        volume.map(|volume| invalid_each("spec.source.persistentVolumeName", volume, names::subdomain(volume)));
+    complaints.into_iter().flatten().collect()
 }
 
 fn validate_source(attachment: &Value) -> Vec<FieldError> {

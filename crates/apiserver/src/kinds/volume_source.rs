@@ -167,10 +167,10 @@ fn validate_secret(secret: &Value, field: &str) -> Vec<FieldError> {
 
 /// A CSI driver's name: a DNS subdomain whatever its case, of at most 63 bytes.
 pub(crate) fn validate_driver_name(name: &str, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
     if name.is_empty() {
-        errors.push(FieldError::required(field, ""));
+        return vec![FieldError::required(field, "")];
     }
+    let mut errors = Vec::new();
     if name.len() > 63 {
         errors.push(FieldError::too_long(field, 63));
     }

@@ -178,7 +178,10 @@ impl DeleteOptions {
         };
         let version = string(&body["apiVersion"], "apiVersion")?.unwrap_or_default();
         let kind = string(&body["kind"], "kind")?.unwrap_or_default();
-        let known = matches!(version.as_str(), "" | "v1" | "meta.k8s.io/v1") || version == api_version;
+        // Go clients stamp options with the group of whatever they delete.
+        let known = matches!(version.as_str(), "" | "v1" | "meta.k8s.io/v1")
+            || version == api_version
+            || crate::catalog::built_in().all().any(|resource| resource.api_version == version);
         if !known || !matches!(kind.as_str(), "" | "DeleteOptions") {
             let why = format!("no kind {} is registered for version {} in scheme", go_quote(&kind), go_quote(&version));
             return Err(Refusal::BadRequest(why));

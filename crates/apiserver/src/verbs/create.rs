@@ -26,7 +26,11 @@ impl Core {
     /// Creates what a POST sent. `object` is decoded, defaulted and of the right kind.
     pub(crate) async fn create(&self, write: &Write<'_>, mut object: Value) -> Outcome<Created> {
         meta::settle_namespace(&mut object, write.resource.scope(), write.namespace.unwrap_or_default())?;
-        write.warn(meta::deduplicate_owners(&mut object).into_iter().collect());
+        write.warn(meta::deduplicate_owners(&mut object, meta::Moment::Sent).into_iter().collect());
+        // Nobody owns what the server takes away.
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+            read::remove(&mut object, &format!("/metadata/{field}"));
+        }
         self.own(write, None, &mut object);
         self.create_owned(write, object).await
     }

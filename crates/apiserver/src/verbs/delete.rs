@@ -48,11 +48,10 @@ impl Core {
             };
             let removes = matches!(commit.action, store::Action::Delete);
             match self.store.commit(*commit).await {
-                Ok(_) if removes => return Ok(Deleted::Removed(object)),
                 Ok(committed) => {
                     let mut object = object;
                     codec::set_version(&mut object, committed.revision);
-                    return Ok(Deleted::Marked(object));
+                    return Ok(if removes { Deleted::Removed(object) } else { Deleted::Marked(object) });
                 }
                 // Somebody else was faster; the new version is looked at again.
                 Err(CommitError::Changed { .. } | CommitError::Missing { .. }) => {}
@@ -76,8 +75,8 @@ impl Core {
         let dry = options.dry_run == DryRun::All;
         Ok(match deletion::decide(departure, &object, wishes, self.now()) {
             deletion::Outcome::Unchanged => Step::Done(Deleted::Marked(live.object.clone())),
-            deletion::Outcome::Remove if dry => Step::Done(Deleted::Removed(live.object.clone())),
-            deletion::Outcome::Remove => Step::Commit(Box::new(store::Write::delete(key, expect)), live.object.clone()),
+            deletion::Outcome::Remove(last) if dry => Step::Done(Deleted::Removed(last)),
+            deletion::Outcome::Remove(last) => Step::Commit(Box::new(store::Write::delete(key, expect)), last),
             deletion::Outcome::Mark(mut marked) => {
                 settle(resource, rules, &mut marked);
                 if dry {

@@ -65,7 +65,7 @@ fn check_duplicates(bytes: &[u8], write: &Write<'_>, kind: PatchType, fields: &M
         PatchType::Strategic => go_text(&Value::Object(fields.clone())),
         _ => Value::Object(fields.clone()).to_string(),
     };
-    judge(write, problems, shown)
+    judge(write, problems, |why| unfit(shown(), why))
 }
 
 /// The body of an apply: YAML, of which JSON is a part.
@@ -89,7 +89,7 @@ fn configuration(bytes: &[u8], write: &Write<'_>) -> Outcome<Value> {
 }
 
 /// Warns about problems, or refuses them.
-fn judge(write: &Write<'_>, problems: Vec<Problem>, shown: impl FnOnce() -> String) -> Outcome<()> {
+fn judge(write: &Write<'_>, problems: Vec<Problem>, refuse: impl FnOnce(&str) -> ApiError) -> Outcome<()> {
     if problems.is_empty() {
         return Ok(());
     }
@@ -99,13 +99,25 @@ fn judge(write: &Write<'_>, problems: Vec<Problem>, shown: impl FnOnce() -> Stri
             warn_about(write, &problems);
             Ok(())
         }
-        FieldValidation::Strict => Err(unfit(shown(), &decode::strict_message(&problems)).into()),
+        FieldValidation::Strict => Err(refuse(&decode::strict_message(&problems)).into()),
     }
 }
 
 /// A patch whose result is not an object of the kind: nobody is named, only the patch is shown.
 fn unfit(shown: String, why: &str) -> ApiError {
     ApiError::invalid(Resource::new("", ""), "", &[FieldError::invalid("patch", shown, why)])
+}
+
+/// An applied configuration whose fields are known but hold what they cannot hold.
+fn unconvertible(write: &Write<'_>, config: &Value, why: &str) -> ApiError {
+    let kind = format!("{}, Kind={}", write.resource.api_version, write.resource.kind);
+    let (namespace, name) = (read::namespace(config), read::name(config));
+    // The core group has an empty name, which the reference still parts from the version.
+    let shown = if write.resource.group.is_empty() { format!("/{kind}") } else { kind };
+    ApiError::unclassified(format!(
+        "failed to convert new object ({namespace}/{name}; {shown}) to proper version: unable to convert unstructured \
+         object to {shown}: {why}"
+    ))
 }
 
 fn json_failure(error: &JsonPatchError) -> ApiError {
@@ -150,20 +162,36 @@ impl Patching {
         let applied =
             with_manager(write.resource, write.endpoint, |manager| manager.apply(live, config, &writer, self.force));
         let merged = applied.map_err(|error| apply_failure(&error))?;
-        self.decoded(write, merged, &|| config.to_string())
+        self.decoded(write, merged, &|why| unconvertible(write, config, why))
+    }
+
+    /// A patch may not make the object one of another kind.
+    fn check_type(&self, write: &Write<'_>, patched: &Value, refuse: &dyn Fn(&str) -> ApiError) -> Outcome<()> {
+        let (version, kind) = (read::text(patched, "/apiVersion"), read::text(patched, "/kind"));
+        let same = |given: &str, own: &str| given.is_empty() || given == own;
+        if same(version, &write.resource.api_version) && same(kind, &write.resource.kind) {
+            return Ok(());
+        }
+        let why = format!(
+            "no kind {} is registered for version {} at this endpoint",
+            crate::request::go_quote(kind),
+            crate::request::go_quote(version)
+        );
+        Err(refuse(&why).into())
     }
 
     /// The patched object as one of its kind, with defaults.
-    fn decoded(&self, write: &Write<'_>, patched: Value, shown: &dyn Fn() -> String) -> Outcome<Value> {
+    fn decoded(&self, write: &Write<'_>, patched: Value, refuse: &dyn Fn(&str) -> ApiError) -> Outcome<Value> {
+        self.check_type(write, &patched, refuse)?;
         let decoded = match (write.resource.table(), write.resource.custom()) {
             (Some(table), _) => decode::from_value(table, patched).map(|decoded| (decoded.object, decoded.problems)),
             (None, Some(custom)) => custom.decode(patched),
             (None, None) => Ok((patched, Vec::new())),
         };
-        let (mut object, problems) = decoded.map_err(|error| unfit(shown(), &error.to_string()))?;
-        judge(write, problems, shown)?;
+        let (mut object, problems) = decoded.map_err(|error| refuse(&error.to_string()))?;
+        judge(write, problems, refuse)?;
         write.rules.default(&mut object);
-        write.warn(meta::deduplicate_owners(&mut object).into_iter().collect());
+        write.warn(meta::deduplicate_owners(&mut object, meta::Moment::Patched).into_iter().collect());
         Ok(object)
     }
 }
@@ -175,18 +203,18 @@ impl Change for Patching {
             PatchBody::Json(patch) => {
                 let patched = patch.apply(live).map_err(|error| json_failure(&error))?;
                 let text = patched.to_string();
-                self.decoded(write, patched, &|| text.clone())?
+                self.decoded(write, patched, &|why| unfit(text.clone(), why))?
             }
             PatchBody::Merge(patch) => {
                 let patched = merge::apply(live, patch);
                 let text = patched.to_string();
-                self.decoded(write, patched, &|| text.clone())?
+                self.decoded(write, patched, &|why| unfit(text.clone(), why))?
             }
             PatchBody::Strategic(patch) => {
                 // Without a table there are no merge keys; custom resources are refused before this.
                 let table = write.resource.table().ok_or_else(ApiError::unprocessable)?;
                 let patched = strategic::apply(live, patch, table).map_err(|error| strategic_failure(&error))?;
-                self.decoded(write, patched, &|| go_text(&Value::Object(patch.clone())))?
+                self.decoded(write, patched, &|why| unfit(go_text(&Value::Object(patch.clone())), why))?
             }
         };
         core.own(write, Some(live), &mut object);
@@ -203,7 +231,10 @@ impl Change for Patching {
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(ApiError::conflict(write.resource.named(), name, &why).into());
         }
-        self.applied(write, None, config)
+        let mut object = self.applied(write, None, config)?;
+        // A version of nothing is no condition.
+        super::codec::clear_version(&mut object);
+        Ok(object)
     }
 
     fn uid_is_condition(&self) -> bool {

@@ -42,18 +42,25 @@ pub(crate) struct Replacement(pub(crate) Value);
 impl Change for Replacement {
     fn of(&self, core: &Core, write: &Write<'_>, live: &Value) -> Outcome<Value> {
         let mut object = self.0.clone();
-        write.warn(meta::deduplicate_owners(&mut object).into_iter().collect());
+        write.warn(meta::deduplicate_owners(&mut object, meta::Moment::Sent).into_iter().collect());
         core.own(write, Some(live), &mut object);
         Ok(object)
     }
 
     fn of_nothing(&self, core: &Core, write: &Write<'_>, name: &str) -> Outcome<Value> {
         let creates = write.rules.policy().missing == Missing::Created && write.endpoint == kinds::Endpoint::Main;
-        if !creates || meta::requested_uid(&self.0).is_some() {
+        if !creates {
             return Err(ApiError::not_found(write.resource.named(), name).into());
         }
+        if let Some(wanted) = meta::requested_uid(&self.0) {
+            let key = format!("/registry/{}", write.key(name)?);
+            let uids = Mismatch { wanted, stored: "" };
+            return Err(ApiError::wrong_uid(write.resource.named(), name, &key, uids).into());
+        }
         let mut object = self.0.clone();
-        write.warn(meta::deduplicate_owners(&mut object).into_iter().collect());
+        // A version of nothing is no condition.
+        codec::clear_version(&mut object);
+        write.warn(meta::deduplicate_owners(&mut object, meta::Moment::Sent).into_iter().collect());
         core.own(write, None, &mut object);
         Ok(object)
     }
@@ -78,7 +85,7 @@ impl Core {
                 let mut object = change.of_nothing(self, write, name)?;
                 self.may_create(write, name)?;
                 meta::settle_namespace(&mut object, write.resource.scope(), write.namespace.unwrap_or_default())?;
-                meta::settle_name(&mut object, name)?;
+                meta::check_name(&object, name)?;
                 return self.create_owned(write, object).await.map(Updated::from);
             };
             if let Turn::Done(object) = self.turn(write, name, &live, change).await? {
@@ -91,7 +98,7 @@ impl Core {
         let old = &live.object;
         let mut object = change.of(self, write, old)?;
         meta::settle_namespace(&mut object, write.resource.scope(), write.namespace.unwrap_or_default())?;
-        meta::settle_name(&mut object, name)?;
+        meta::check_name(&object, name)?;
         if change.uid_is_condition() {
             check_uid(write, live, &object)?;
         }
@@ -138,7 +145,9 @@ fn check_uid(write: &Write<'_>, live: &Live, object: &Value) -> Outcome<()> {
     let stored = read::text(&live.object, "/metadata/uid");
     match meta::requested_uid(object) {
         Some(wanted) if wanted != stored => {
-            let key = format!("/registry/{}", live.stored.key);
+            // A dry run does not know where the store keeps things.
+            let root = if write.effect == Effect::DryRun { "" } else { "/registry" };
+            let key = format!("{root}/{}", live.stored.key);
             let uids = Mismatch { wanted, stored };
             Err(ApiError::wrong_uid(write.resource.named(), live.stored.key.name(), &key, uids).into())
         }

@@ -50,7 +50,7 @@ fn the_namespace_comes_from_the_url() {
     assert_eq!(object["metadata"].get("namespace"), None);
     let mut named = config(json!({"name": "zz"}));
     let text = "the name of the object (zz) does not match the name on the URL (c1)";
-    assert_eq!(message(meta::settle_name(&mut named, "c1")), text, "C052");
+    assert_eq!(message(meta::check_name(&named, "c1")), text, "C052");
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn bad_metadata_is_refused_in_the_references_words() {
 fn an_owner_named_twice_is_kept_once_with_a_warning() {
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u"});
     let mut object = config(json!({"ownerReferences": [owner, owner]}));
-    let warning = meta::deduplicate_owners(&mut object).expect("C036");
+    let warning = meta::deduplicate_owners(&mut object, meta::Moment::Sent).expect("C036");
     assert!(warning.contains("duplicate entries") && warning.ends_with("observed: u"), "{warning}");
     assert_eq!(object["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(1));
-    assert_eq!(meta::deduplicate_owners(&mut object), None);
+    assert_eq!(meta::deduplicate_owners(&mut object, meta::Moment::Sent), None);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn deletion_follows_the_state_machine_of_section_2_1() {
     let plain = config(json!({"generation": 2}));
     let held = config(json!({"finalizers": ["x.io/y"], "generation": 2, "resourceVersion": "1"}));
     let with = |propagation| Options { propagation: Some(propagation), ..Options::default() };
-    assert_eq!(decide(Departure::Plain, &plain, Options::default(), NOW), Outcome::Remove);
+    assert_eq!(decide(Departure::Plain, &plain, Options::default(), NOW), Outcome::Remove(plain.clone()));
     let Outcome::Mark(marked) = decide(Departure::Plain, &held, Options::default(), NOW) else { panic!("C170") };
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
     assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-01-01T00:00:00Z");
@@ -151,10 +151,14 @@ fn deletion_follows_the_state_machine_of_section_2_1() {
         panic!("C177")
     };
     assert_eq!(waiting["metadata"]["finalizers"], json!(["foregroundDeletion"]));
-    assert_eq!(decide(Departure::Plain, &waiting, with(Propagation::Background), NOW), Outcome::Remove, "C178");
+    assert_eq!(
+        decide(Departure::Plain, &waiting, with(Propagation::Background), NOW),
+        Outcome::Remove(waiting.clone()),
+        "C178"
+    );
     let Outcome::Mark(orphaning) = decide(Departure::Plain, &waiting, with(Propagation::Orphan), NOW) else { panic!() };
     assert_eq!(orphaning["metadata"]["finalizers"], json!(["orphan"]));
-    assert_eq!(decide(Departure::Event, &plain, with(Propagation::Foreground), NOW), Outcome::Remove);
+    assert_eq!(decide(Departure::Event, &plain, with(Propagation::Foreground), NOW), Outcome::Remove(plain.clone()));
     let released = patch("ConfigMap", &marked, json!({"metadata": {"finalizers": null}})).expect("C173");
     assert!(deletion::completed_by("ConfigMap", &released) && !deletion::completed_by("ConfigMap", &marked));
 }

@@ -162,7 +162,8 @@ fn the_status_cell_is_the_most_telling_word() {
 #[test]
 fn pods_get_their_grace_once_and_it_only_gets_shorter() {
     let (mut pod, _) = create("Pod", pod(json!({}))).expect("created");
-    assert_eq!(decide(Departure::Pod, &pod, Options::default(), NOW), Outcome::Remove, "it never ran");
+    let Outcome::Remove(last) = decide(Departure::Pod, &pod, Options::default(), NOW) else { panic!("it never ran") };
+    assert_eq!(last["metadata"]["deletionGracePeriodSeconds"], 0, "a client sees that it was marked before it went");
     pod["spec"]["nodeName"] = json!("n");
     let grace = |seconds| Options { grace_seconds: Some(seconds), ..Options::default() };
     let Outcome::Mark(dying) = decide(Departure::Pod, &pod, Options::default(), NOW) else { panic!("graceful") };
@@ -174,7 +175,7 @@ fn pods_get_their_grace_once_and_it_only_gets_shorter() {
     assert_eq!(decide(Departure::Pod, &dying, grace(60), NOW), Outcome::Unchanged);
     let Outcome::Mark(sooner) = decide(Departure::Pod, &dying, grace(10), NOW) else { panic!("shorter") };
     assert_eq!(sooner["metadata"]["deletionTimestamp"], "2026-01-01T00:00:10Z");
-    assert_eq!(decide(Departure::Pod, &dying, grace(0), NOW), Outcome::Remove);
+    assert!(matches!(decide(Departure::Pod, &dying, grace(0), NOW), Outcome::Remove(_)));
     let Outcome::Mark(odd) = decide(Departure::Pod, &pod, grace(-5), NOW) else { panic!("negative is one") };
     assert_eq!(odd["metadata"]["deletionGracePeriodSeconds"], 1);
 }

@@ -24,6 +24,8 @@ const MAX_DEPTH: usize = 128;
 
 enum Step {
     Key(String),
+    /// A key of a map, which is no field: messages about types leave it out.
+    Entry(String),
     Index(usize),
 }
 
@@ -73,8 +75,8 @@ impl Walker {
         let mut text = String::new();
         for step in &self.path {
             match step {
-                Step::Key(key) if text.is_empty() => text.push_str(key),
-                Step::Key(key) => text.extend([".", key]),
+                Step::Key(key) | Step::Entry(key) if text.is_empty() => text.push_str(key),
+                Step::Key(key) | Step::Entry(key) => text.extend([".", key]),
                 Step::Index(index) => text.push_str(&format!("[{index}]")),
             }
         }
@@ -84,7 +86,7 @@ impl Walker {
     fn field_path(&self) -> String {
         let keys = self.path.iter().filter_map(|step| match step {
             Step::Key(key) => Some(key.as_str()),
-            Step::Index(_) => None,
+            Step::Entry(_) | Step::Index(_) => None,
         });
         keys.collect::<Vec<_>>().join(".")
     }
@@ -276,7 +278,7 @@ fn read_map<'de, A: MapAccess<'de>>(seed: &mut Seed<'_>, item: Type, mut entries
             let path = seed.walker.path_to(&key);
             seed.walker.report(Problem::Duplicate(path));
         }
-        seed.walker.path.push(Step::Key(key.clone()));
+        seed.walker.path.push(Step::Entry(key.clone()));
         let value = entries.next_value_seed(Seed { walker: seed.walker, ty: item, owner: seed.owner, rounding })?;
         seed.walker.path.pop();
         object.insert(key, if value.is_null() { encode::zero(item) } else { value });
