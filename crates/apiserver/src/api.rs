@@ -4,21 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use crate::auth::{self, StaticTokens, TokenSigner, User};
-use crate::catalog::{self, Catalog};
+use crate::auth::{StaticTokens, TokenSigner};
+use crate::bootstrap::{BootstrapError, bootstrap};
+use crate::catalog::Catalog;
 use crate::controllers;
 use crate::http::{Gate, Service, Shared};
-use crate::kinds::Endpoint;
-use crate::request::FieldValidation;
 use crate::rights::Rights;
 use crate::sources::{Clock, Entropy};
 use crate::store::Store;
-use crate::verbs::{Core, Effect, Failure, Warnings, Write};
+use crate::verbs::Core;
 
-/// Namespaces that always exist.
-const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 /// How often the store does its upkeep.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -33,14 +28,6 @@ pub struct Settings {
     pub tokens: StaticTokens,
     /// `127.0.0.1:6443`: what discovery tells clients.
     pub address: String,
-}
-
-/// What the server needs of its store could not be put there.
-#[derive(Debug, thiserror::Error)]
-#[error("{what} could not be created: {why}")]
-pub struct BootstrapError {
-    what: String,
-    why: String,
 }
 
 /// A running API. Dropping it does not stop services made from it.
@@ -77,7 +64,7 @@ impl Api {
     }
 
     /// Runs what happens without a request, until the server stops: upkeep of the store, removal of the content of
-    /// deleted namespaces, and of objects whose owners are gone.
+    /// deleted namespaces and of objects whose owners are gone, establishing of definitions, counting for quotas.
     pub async fn run(&self) {
         let core = &self.shared.core;
         let mut stopping = core.stopping.subscribe();
@@ -87,6 +74,7 @@ impl Api {
                 controllers::namespaces::run(core),
                 controllers::garbage::run(core),
                 controllers::definitions::run(core),
+                controllers::quotas::run(core),
             );
         };
         tokio::select! {
@@ -104,46 +92,5 @@ async fn upkeep(core: &Core) {
             return tracing::error!(%error, "the store stopped");
         }
         tokio::time::sleep(TICK).await;
-    }
-}
-
-async fn bootstrap(core: &Core) -> Result<(), BootstrapError> {
-    for name in NAMESPACES {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        ensure(core, "namespaces", namespace).await?;
-    }
-    for role in auth::cluster_roles() {
-        ensure(core, "clusterroles", role).await?;
-    }
-    for binding in auth::cluster_role_bindings() {
-        ensure(core, "clusterrolebindings", binding).await?;
-    }
-    Ok(())
-}
-
-/// Creates a cluster-scoped object unless it exists.
-async fn ensure(core: &Core, plural: &str, object: Value) -> Result<(), BootstrapError> {
-    let what = format!("{plural}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
-    let resource = catalog::built_in().all().find(|resource| resource.plural == plural);
-    let Some((resource, rules)) = resource.and_then(|resource| Some((resource, resource.rules()?))) else {
-        return Err(BootstrapError { what, why: "the kind is not served".to_owned() });
-    };
-    let user = User::loopback();
-    let write = Write {
-        resource,
-        rules,
-        endpoint: Endpoint::Main,
-        namespace: None,
-        user: &user,
-        effect: Effect::Stored,
-        manager: "kube-apiserver",
-        validation: FieldValidation::Ignore,
-        now: core.now(),
-        warnings: Warnings::default(),
-    };
-    match core.create(&write, object).await {
-        Ok(_) => Ok(()),
-        Err(Failure { code: 409, .. }) => Ok(()),
-        Err(failure) => Err(BootstrapError { what, why: failure.message().to_owned() }),
     }
 }

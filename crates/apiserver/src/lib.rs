@@ -6,6 +6,7 @@ pub mod admission;
 mod api;
 pub mod apply;
 pub mod auth;
+mod bootstrap;
 pub mod catalog;
 mod controllers;
 mod crd;
@@ -23,4 +24,5 @@ pub mod status;
 pub mod store;
 mod verbs;
 
-pub use api::{Api, BootstrapError, Settings};
+pub use api::{Api, Settings};
+pub use bootstrap::BootstrapError;

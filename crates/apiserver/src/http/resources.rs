@@ -76,14 +76,16 @@ pub(super) async fn serve(call: Call, request: ResourceRequest) -> Outcome<Answe
     }
     let namespace = place(resource, &request)?;
     let asked = Asked { resource: Arc::clone(resource), namespace };
-    match (&request.name, &request.subresource) {
+    let answer = match (&request.name, &request.subresource) {
         (None, _) => collection(call, asked, &request).await,
         (Some(name), None) => object(call, asked, name, &request).await,
         (Some(name), Some(subresource)) => match resource.subresource(subresource) {
             Some(subresource) => below(call, asked, name, subresource).await,
             None => Err(ApiError::unknown_resource().into()),
         },
-    }
+    }?;
+    let deprecation = resource.custom().and_then(|custom| custom.deprecation());
+    Ok(answer.warn(deprecation.into_iter().map(str::to_owned).collect()))
 }
 
 /// The namespace of the objects. A path with a namespace where there is none, or the reverse, names nothing.

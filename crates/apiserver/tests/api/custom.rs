@@ -34,7 +34,8 @@ async fn established() -> (Server, tokio::task::JoinHandle<()>) {
     let server = Server::start().await;
     let api = server.api.clone();
     let background = tokio::spawn(async move { api.run().await });
-    let mut events = server.watch(&format!("{DEFINITIONS}?watch=1")).await;
+    let before = server.call("GET", DEFINITIONS, None).await;
+    let mut events = server.watch(&format!("{DEFINITIONS}?watch=1&resourceVersion={}", before.version())).await;
     assert_eq!(server.call("POST", DEFINITIONS, Some(&definition())).await.code, 201);
     assert_eq!(server.call("GET", FOOS, None).await.code, 404, "names are not accepted yet");
     assert_eq!(events.brief().await.as_deref(), Some("ADDED foos.conf.io"));
