@@ -8,6 +8,7 @@ use crate::auth::{StaticTokens, TokenSigner};
 use crate::bootstrap::{BootstrapError, bootstrap};
 use crate::catalog::Catalog;
 use crate::controllers;
+use crate::discovery::SwaggerCache;
 use crate::http::{Gate, Service, Shared};
 use crate::rights::Rights;
 use crate::sources::{Clock, Entropy};
@@ -51,7 +52,15 @@ impl Api {
             stopping,
         });
         bootstrap(&core).await?;
-        Ok(Self { shared: Arc::new(Shared { core, gate: Gate::new(signer, tokens), address }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                core,
+                gate: Gate::new(signer, tokens),
+                address,
+                swagger: SwaggerCache::default(),
+                metrics: Arc::default(),
+            }),
+        })
     }
 
     /// The service. Requests to it need credentials; [`Service::as_user`] makes one for callers in process.

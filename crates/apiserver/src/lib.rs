@@ -5,6 +5,7 @@
 pub mod admission;
 mod api;
 pub mod apply;
+pub mod audit;
 pub mod auth;
 mod bootstrap;
 pub mod catalog;
@@ -14,6 +15,7 @@ mod discovery;
 pub mod http;
 mod keys;
 pub mod kinds;
+mod metrics;
 pub mod patch;
 pub mod request;
 mod rights;

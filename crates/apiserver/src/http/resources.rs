@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+
 use super::answer::Answer;
 use super::handle::Call;
 use super::questions::ask;
@@ -10,8 +12,8 @@ use super::writes;
 use crate::catalog::{Resource, Subresource};
 use crate::kinds::Rules;
 use crate::request::{
-    Accepted, GetOptions, IncludeObject, ListOptions, Method, Offer, ResourceRequest, TableOptions, Transform, Verb,
-    WatchOptions, negotiate,
+    Accepted, GetOptions, IncludeObject, ListOptions, Method, Offer, ResourceRequest, TableOptions, Target, Transform,
+    Verb, WatchOptions, negotiate,
 };
 use crate::status::ApiError;
 use crate::verbs::{Collection, EventForm, Outcome, Watching};
@@ -177,5 +179,13 @@ async fn watch(call: &Call, asked: &Asked, name: Option<&str>) -> Outcome<Answer
         }
     };
     let watching = Watching { collection: asked.collection(), options, form: event_form };
-    Ok(Answer::watch(call.shared.core.watch(watching).await?, encoding))
+    let lines = call.shared.core.watch(watching).await?;
+    let counted = match &call.info.target {
+        Target::Resource(request) => {
+            let running = call.shared.metrics.watch(request);
+            Box::pin(lines.inspect(move |_| running.event()))
+        }
+        Target::Endpoint(_) => lines,
+    };
+    Ok(Answer::watch(counted, encoding))
 }

@@ -23,6 +23,7 @@
 mod durable;
 mod index;
 mod key;
+mod meter;
 mod object;
 mod read;
 mod sqlite;
@@ -153,6 +154,15 @@ impl Store {
     /// The newest revision that readers see.
     pub fn revision(&self) -> Revision {
         self.view.read().revision()
+    }
+
+    /// What the store counts about itself, in the text form of Prometheus.
+    pub(crate) fn print_metrics(&self, out: &mut String) {
+        let (revision, history) = {
+            let index = self.view.read();
+            (index.revision(), index.history_events())
+        };
+        self.view.meter().print(revision.0, history, out);
     }
 
     pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -71,8 +72,11 @@ impl Writer {
             (batch, outcomes)
         };
         if !batch.events.is_empty() {
+            // Only a number that is shown: nothing is decided by it.
+            let started = Instant::now();
             let kept = self.durable.append(&batch.events);
             self.or_poison(kept)?;
+            self.view.meter().batch(batch.events.len(), started.elapsed());
             self.view.publish(batch.events);
         }
         Ok(outcomes)

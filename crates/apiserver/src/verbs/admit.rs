@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Core, Deletion, Outcome, Write, codec, shown};
 use crate::admission::{self, Charge, Lookup, Operation, Request, User};
 use crate::auth::{
-    Attributes, Decision, Object, RoleWrite, authorize, check_binding_write, check_role_write, forbidden,
+    Attributes, Authority, Decision, Object, RoleWrite, WithNodes, check_binding_write, check_role_write, forbidden,
 };
 use crate::catalog;
 use crate::kinds::{Endpoint, read};
@@ -149,10 +149,15 @@ impl Core {
             name,
         };
         let attributes = Attributes { user: write.user, verb: "create".into(), object };
-        match self.rights.with(&self.store, |rbac| authorize(rbac, &attributes)) {
+        match self.with_authority(|authority| authority.judge(&attributes)) {
             Decision::Allowed { .. } => Ok(()),
             Decision::NoOpinion { reason } => Err(forbidden(&attributes, &reason).into()),
         }
+    }
+
+    /// Asks those who can say yes to a request.
+    pub(crate) fn with_authority<T>(&self, question: impl FnOnce(&dyn Authority) -> T) -> T {
+        self.rights.with(&self.store, |rbac| question(&WithNodes { rbac, lookup: &State(self) }))
     }
 
     /// Nobody hands out rights that they do not have themselves.

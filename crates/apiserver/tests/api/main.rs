@@ -1,6 +1,8 @@
 //! The API in process, over a store in memory.
 
 mod custom;
+mod nodes;
+mod operations;
 mod quotas;
 mod service;
 mod snapshots;

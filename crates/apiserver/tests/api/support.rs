@@ -90,6 +90,11 @@ impl Server {
         send(service, method, path, (None, "application/json")).await
     }
 
+    /// As [`Server::call_as`], with a body.
+    pub(crate) async fn send_as(&self, service: &Service, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        send(service, method, path, (body, "application/json")).await
+    }
+
     pub(crate) async fn watch(&self, path: &str) -> Events {
         let response = self.raw(Request::get(path)).await;
         assert_eq!(response.status().as_u16(), 200);
