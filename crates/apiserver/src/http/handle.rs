@@ -18,7 +18,8 @@ use crate::audit::{AuditLog, Entry, Seen};
 use crate::auth::User;
 use crate::metrics;
 use crate::request::{
-    Encoding, MAX_BODY_BYTES, Method, Refusal, RequestInfo, Target, Verb, check_headers, request_timeout, wants_pretty,
+    Encoding, MAX_BODY_BYTES, MAX_BODY_VALUES, Method, Refusal, RequestInfo, Target, Verb, check_headers,
+    request_timeout, wants_pretty,
 };
 use crate::sources;
 use crate::status::ApiError;
@@ -139,7 +140,7 @@ where
     let work = async {
         let body = match info.method {
             Method::Get | Method::Head => Bytes::new(),
-            _ => read(body).await?,
+            _ => bounded(read(body).await?)?,
         };
         let call = Call {
             shared,
@@ -201,6 +202,31 @@ where
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal::BodyTooLarge.into()),
         Err(error) => Err(ApiError::bad_request(format!("the body could not be read: {error}")).into()),
     }
+}
+
+/// A body that can be read without using up the memory: `[{},{},...]` is a few bytes per object, and none of them small
+/// once it is one. Protobuf and YAML have limits in their readers; JSON in their place is looked at here.
+fn bounded(body: Bytes) -> Outcome<Bytes> {
+    let json = body.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| matches!(first, b'{' | b'['));
+    match json && values(&body) > MAX_BODY_VALUES {
+        true => Err(Refusal::TooManyValues.into()),
+        false => Ok(body),
+    }
+}
+
+/// How many values a JSON text has, or a few more: every value but the first follows a bracket or a comma.
+fn values(json: &[u8]) -> usize {
+    let (mut count, mut in_text, mut escaped) = (0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' | b',' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 async fn route(mut call: Call) -> Result<Answer, Failure> {

@@ -73,6 +73,13 @@ impl Server {
         send(&self.admin, method, path, (body, content_type)).await
     }
 
+    /// A body that is written as it stands here.
+    pub(crate) async fn text(&self, method: &str, path: &str, body: &str) -> Answer {
+        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("the request is well formed");
+        read(self.admin.clone().oneshot(request).await.expect("the service does not fail")).await
+    }
+
     /// A read in a form of the caller's choice.
     pub(crate) async fn accepting(&self, accept: &str, path: &str) -> Answer {
         let response = self.raw(Request::get(path).header("accept", accept)).await;
