@@ -4,21 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use crate::auth::{self, SignerError, StaticTokens, TokenSigner, User};
-use crate::catalog::{self, Catalog};
+use crate::auth::{SignerError, StaticTokens, TokenSigner};
+use crate::bootstrap::{BootstrapError, bootstrap};
+use crate::catalog::Catalog;
 use crate::controllers;
+use crate::discovery::SwaggerCache;
 use crate::http::{Gate, Service, Shared};
-use crate::kinds::Endpoint;
-use crate::request::FieldValidation;
 use crate::rights::Rights;
 use crate::sources::{Clock, Entropy};
 use crate::store::{Options, Store};
-use crate::verbs::{Core, Effect, Failure, OpenWatches, Warnings, Write};
+use crate::verbs::{Core, OpenWatches};
 
-/// Namespaces that always exist.
-const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 /// How often the store does its upkeep.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -51,14 +47,6 @@ impl Settings {
     }
 }
 
-/// What the server needs of its store could not be put there.
-#[derive(Debug, thiserror::Error)]
-#[error("{what} could not be created: {why}")]
-pub struct BootstrapError {
-    what: String,
-    why: String,
-}
-
 /// A running API. Dropping it does not stop services made from it.
 #[derive(Debug, Clone)]
 pub struct Api {
@@ -81,7 +69,15 @@ impl Api {
             watches: OpenWatches::default(),
         });
         bootstrap(&core).await?;
-        Ok(Self { shared: Arc::new(Shared { core, gate: Gate::new(signer, tokens), address }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                core,
+                gate: Gate::new(signer, tokens),
+                address,
+                swagger: SwaggerCache::default(),
+                metrics: Arc::default(),
+            }),
+        })
     }
 
     /// The service. Requests to it need credentials; [`Service::as_user`] makes one for callers in process.
@@ -99,7 +95,7 @@ impl Api {
     }
 
     /// Runs what happens without a request, until the server stops: upkeep of the store, removal of the content of
-    /// deleted namespaces, and of objects whose owners are gone.
+    /// deleted namespaces and of objects whose owners are gone, establishing of definitions, counting for quotas.
     pub async fn run(&self) {
         let core = &self.shared.core;
         let mut stopping = core.stopping.subscribe();
@@ -109,6 +105,7 @@ impl Api {
                 controllers::namespaces::run(core),
                 controllers::garbage::run(core),
                 controllers::definitions::run(core),
+                controllers::quotas::run(core),
             );
         };
         tokio::select! {
@@ -127,51 +124,5 @@ async fn upkeep(core: &Core) {
             return tracing::error!(%error, "the store stopped");
         }
         tokio::time::sleep(TICK).await;
-    }
-}
-
-async fn bootstrap(core: &Core) -> Result<(), BootstrapError> {
-    for name in NAMESPACES {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        ensure(core, "namespaces", namespace).await?;
-    }
-    for role in auth::cluster_roles() {
-        ensure(core, "clusterroles", role).await?;
-    }
-    for binding in auth::cluster_role_bindings() {
-        ensure(core, "clusterrolebindings", binding).await?;
-    }
-    Ok(())
-}
-
-/// Creates a cluster-scoped object unless it exists.
-async fn ensure(core: &Core, plural: &str, object: Value) -> Result<(), BootstrapError> {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let what = format!("{plural}/{name}");
-    let resource = catalog::built_in().all().find(|resource| resource.plural == plural);
-    let Some((resource, rules)) = resource.and_then(|resource| Some((resource, resource.rules()?))) else {
-        return Err(BootstrapError { what, why: "the kind is not served".to_owned() });
-    };
-    // From the second start on nothing is missing, and a start should take no longer than a look.
-    if core.find(resource, None, &name).is_some() {
-        return Ok(());
-    }
-    let user = User::loopback();
-    let write = Write {
-        resource,
-        rules,
-        endpoint: Endpoint::Main,
-        namespace: None,
-        user: &user,
-        effect: Effect::Stored,
-        manager: "kube-apiserver",
-        validation: FieldValidation::Ignore,
-        now: core.now(),
-        warnings: Warnings::default(),
-    };
-    match core.create(&write, object).await {
-        Ok(_) => Ok(()),
-        Err(Failure { code: 409, .. }) => Ok(()),
-        Err(failure) => Err(BootstrapError { what, why: failure.message().to_owned() }),
     }
 }

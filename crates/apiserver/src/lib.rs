@@ -44,7 +44,9 @@
 pub mod admission;
 mod api;
 pub mod apply;
+pub mod audit;
 pub mod auth;
+mod bootstrap;
 pub mod catalog;
 mod controllers;
 mod crd;
@@ -52,6 +54,7 @@ mod discovery;
 pub mod http;
 mod keys;
 pub mod kinds;
+mod metrics;
 pub mod patch;
 mod peer;
 pub mod request;
@@ -63,4 +66,5 @@ pub mod status;
 pub mod store;
 mod verbs;
 
-pub use self::api::{Api, BootstrapError, Settings};
+pub use self::api::{Api, Settings};
+pub use bootstrap::BootstrapError;

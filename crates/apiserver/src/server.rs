@@ -103,10 +103,10 @@ pub async fn serve(
             () = &mut stop => break,
             seat = Arc::clone(&seats).acquire_owned() => seat.map_err(io::Error::other)?,
         };
-        let stream = tokio::select! {
+        let (stream, address) = tokio::select! {
             () = &mut stop => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok((stream, peer)) => (stream, peer.ip()),
                 Err(error) => {
                     // Running out of file descriptors passes; spinning on it would not help it to.
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -115,7 +115,8 @@ pub async fn serve(
                 }
             },
         };
-        let (tls, service, watcher) = (tls.clone(), service.clone(), connections.watcher());
+        let (tls, watcher) = (tls.clone(), connections.watcher());
+        let service = service.clone().from_address(address);
         tokio::spawn(async move {
             converse(stream, tls, service, watcher).await;
             drop(seat);

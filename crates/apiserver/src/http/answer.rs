@@ -1,5 +1,7 @@
 //! Answers: bytes, a code and the headers every client expects.
 
+use std::io::Write as _;
+
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
 use serde_json::Value;
@@ -13,6 +15,8 @@ use crate::verbs::Failure;
 /// All warnings of one answer together, in characters; beyond it each is cut.
 const WARNING_TOTAL: usize = 4096;
 const WARNING_EACH: usize = 256;
+/// Answers that are larger are compressed for clients that read it.
+const COMPRESSED_FROM: usize = 128 * 1024;
 
 /// An answer on its way out.
 #[derive(Debug)]
@@ -145,6 +149,21 @@ impl Answer {
         self
     }
 
+    pub(crate) fn code(&self) -> u16 {
+        self.code
+    }
+
+    /// A large answer compressed, if the client says that it can read it. Watches stay as they are: their lines must
+    /// not wait for each other.
+    #[must_use]
+    pub(crate) fn compressed(mut self, accept_encoding: &str) -> Self {
+        let offered = accept_encoding.split(',').any(|offer| is_gzip(offer));
+        let large = self.body.whole().filter(|bytes| offered && bytes.len() > COMPRESSED_FROM);
+        let Some(Ok(bytes)) = large.map(|bytes| gzip(bytes)) else { return self };
+        self.body = Body::from(bytes);
+        self.header("content-encoding", "gzip").header("vary", "Accept-Encoding")
+    }
+
     pub(crate) fn into_response(self, audit_id: &str) -> Response<Body> {
         let mut response = Response::new(self.body);
         *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -167,6 +186,20 @@ impl Answer {
         }
         response
     }
+}
+
+/// Whether one offer of `Accept-Encoding` is gzip, and not with a weight of zero.
+fn is_gzip(offer: &str) -> bool {
+    let mut parts = offer.split(';').map(str::trim);
+    let refused = |part: &str| part.strip_prefix("q=").is_some_and(|q| q.parse::<f32>().is_ok_and(|q| q == 0.0));
+    parts.next() == Some("gzip") && !parts.any(refused)
+}
+
+/// As little work as possible: the network here is a loopback.
+fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::with_capacity(bytes.len() / 8), flate2::Compression::fast());
+    encoder.write_all(bytes)?;
+    encoder.finish()
 }
 
 /// Warnings as header values. Together they stay below a limit, by cutting and then by leaving out.

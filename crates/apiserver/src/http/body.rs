@@ -39,6 +39,14 @@ impl Body {
         }
     }
 
+    /// The bytes of an answer that is all there; none of a watch.
+    pub(crate) fn whole(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Inner::Once(bytes) => Some(bytes),
+            Inner::Pieces(_) | Inner::Lines(_) => None,
+        }
+    }
+
     pub(crate) fn lines(lines: Lines) -> Self {
         Self(Inner::Lines(lines))
     }

@@ -20,6 +20,7 @@ pub(crate) use answer::{Answer, escape, json_bytes};
 pub(crate) use gate::Gate;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -27,7 +28,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 
+use handle::Origin;
+
+use crate::audit::AuditLog;
 use crate::auth::User;
+use crate::discovery::SwaggerCache;
+use crate::metrics::Metrics;
 use crate::store::UnixMillis;
 use crate::verbs::Core;
 
@@ -47,7 +53,7 @@ pub enum PeerCertificate {
 #[derive(Debug, Clone)]
 pub struct Service {
     shared: Arc<Shared>,
-    caller: Caller,
+    origin: Origin,
 }
 
 /// Who stands behind the requests of one connection.
@@ -66,23 +72,43 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     /// What discovery tells clients to connect to.
     pub(crate) address: String,
+    pub(crate) swagger: SwaggerCache,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Service {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, caller: Caller::Remote(None) }
+        Self { shared, origin: Origin { caller: Caller::Remote(None), address: None, audit: None } }
     }
 
     /// The same service for one connection, whose client may have shown a certificate.
     #[must_use]
     pub fn for_peer(&self, certificate: Option<PeerCertificate>) -> Self {
-        Self { shared: Arc::clone(&self.shared), caller: Caller::Remote(certificate) }
+        self.clone_for(Caller::Remote(certificate))
     }
 
     /// The same service for callers in this process, who are this user and need no credentials.
     #[must_use]
     pub fn as_user(&self, user: User) -> Self {
-        Self { shared: Arc::clone(&self.shared), caller: Caller::Known(Arc::new(user)) }
+        self.clone_for(Caller::Known(Arc::new(user)))
+    }
+
+    fn clone_for(&self, caller: Caller) -> Self {
+        Self { shared: Arc::clone(&self.shared), origin: Origin { caller, ..self.origin.clone() } }
+    }
+
+    /// The same service for clients at an address, which the audit log names.
+    #[must_use]
+    pub fn from_address(mut self, address: IpAddr) -> Self {
+        self.origin.address = Some(address);
+        self
+    }
+
+    /// The same service with every request noted in a log.
+    #[must_use]
+    pub fn audited(mut self, log: Arc<AuditLog>) -> Self {
+        self.origin.audit = Some(log);
+        self
     }
 
     /// The time of the server's clock.
@@ -110,7 +136,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (shared, caller) = (Arc::clone(&self.shared), self.caller.clone());
-        Box::pin(async move { Ok(handle::handle(shared, caller, request).await) })
+        let (shared, origin) = (Arc::clone(&self.shared), self.origin.clone());
+        Box::pin(async move { Ok(handle::handle(shared, origin, request).await) })
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+
 use super::answer::Answer;
 use super::handle::Call;
 use super::questions::ask;
@@ -10,8 +12,8 @@ use super::writes;
 use crate::catalog::{Resource, Subresource};
 use crate::kinds::Rules;
 use crate::request::{
-    Accepted, GetOptions, IncludeObject, ListOptions, Method, Offer, ResourceRequest, TableOptions, Transform, Verb,
-    WatchOptions, negotiate,
+    Accepted, GetOptions, IncludeObject, ListOptions, Method, Offer, ResourceRequest, TableOptions, Target, Transform,
+    Verb, WatchOptions, negotiate,
 };
 use crate::status::ApiError;
 use crate::verbs::{Collection, EventForm, Outcome, Watching};
@@ -76,7 +78,7 @@ pub(super) async fn serve(call: Call, request: ResourceRequest) -> Outcome<Answe
     }
     let namespace = place(resource, &request)?;
     let asked = Asked { resource: Arc::clone(resource), namespace };
-    match (&request.name, &request.subresource) {
+    let answer = match (&request.name, &request.subresource) {
         (None, _) => collection(call, asked, &request).await,
         (Some(name), None) => object(call, asked, name, &request).await,
         (Some(name), Some(subresource)) => match resource.subresource(subresource) {
@@ -85,7 +87,9 @@ pub(super) async fn serve(call: Call, request: ResourceRequest) -> Outcome<Answe
             None if resource.custom().is_some() => Err(ApiError::not_found(resource.named(), name).into()),
             None => Err(ApiError::unknown_resource().into()),
         },
-    }
+    }?;
+    let deprecation = resource.custom().and_then(|custom| custom.deprecation());
+    Ok(answer.warn(deprecation.into_iter().map(str::to_owned).collect()))
 }
 
 /// The namespace of the objects. A path with a namespace where there is none, or the reverse, names nothing.
@@ -177,5 +181,13 @@ async fn watch(call: &Call, asked: &Asked, name: Option<&str>) -> Outcome<Answer
         }
     };
     let watching = Watching { collection: asked.collection(), options, form: event_form };
-    Ok(Answer::watch(call.shared.core.watch(watching).await?, encoding))
+    let lines = call.shared.core.watch(watching).await?;
+    let counted = match &call.info.target {
+        Target::Resource(request) => {
+            let running = call.shared.metrics.watch(request);
+            Box::pin(lines.inspect(move |_| running.event()))
+        }
+        Target::Endpoint(_) => lines,
+    };
+    Ok(Answer::watch(counted, encoding))
 }

@@ -97,6 +97,11 @@ impl Index {
         self.revision
     }
 
+    /// How many events are kept.
+    pub(super) fn history_events(&self) -> usize {
+        self.shelves.values().map(|shelf| shelf.log.len()).sum()
+    }
+
     /// The same key with strings that are already here, so that thousands of objects share one resource name.
     pub(super) fn canonical(&self, key: Key) -> Key {
         match self.shelves.get_key_value(key.resource()) {

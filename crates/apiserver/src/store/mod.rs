@@ -26,6 +26,7 @@ mod backup;
 mod durable;
 mod index;
 mod key;
+mod meter;
 mod object;
 mod read;
 mod sqlite;
@@ -161,6 +162,15 @@ impl Store {
         self.view.read().revision()
     }
 
+    /// What the store counts about itself, in the text form of Prometheus.
+    pub(crate) fn print_metrics(&self, out: &mut String) {
+        let (revision, history) = {
+            let index = self.view.read();
+            (index.revision(), index.history_events())
+        };
+        self.view.meter().print(revision.0, history, out);
+    }
+
     pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
         self.view.read().latest(key).cloned()
     }
@@ -191,12 +201,19 @@ impl Store {
 
     /// Writes one object. Once the write is handed over it happens, whether or not the caller waits for the answer.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
+        let mut committed = self.commit_all(vec![write]).await?;
+        Ok(committed.pop().expect("one write has one outcome"))
+    }
+
+    /// Writes several objects together: all of them, each with a revision of its own, or none. The error is that of the
+    /// first write that cannot be.
+    pub async fn commit_all(&self, writes: Vec<Write>) -> Result<Vec<Committed>, CommitError> {
         match &*self.writer {
-            Commits::Thread(writer) => writer.commit(write).await,
+            Commits::Thread(writer) => writer.commit(writes).await,
             Commits::Inline(writer) => {
                 let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-                let outcome = writer.commit(vec![write]).pop();
-                outcome.expect("a batch of one write has one outcome")
+                let outcome = writer.commit(vec![writes]).pop();
+                outcome.expect("a batch of one group has one outcome")
             }
         }
     }

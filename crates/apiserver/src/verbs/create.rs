@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Core, Effect, OBJECT_BYTES, Outcome, Write, codec, settle, storable};
+use super::{Core, Effect, OBJECT_BYTES, Outcome, Write, admit, codec, settle, storable};
 use crate::catalog::Resource;
 use crate::kinds::meta::{self, Birth};
 use crate::kinds::{self, read};
@@ -57,11 +57,7 @@ impl Core {
             let warnings = kinds::before_create(write.rules, write.resource.kind_named(), &mut object, birth);
             write.warn(warnings?);
             settle(write.resource, write.rules, &mut object);
-            self.validate_create(write, &object).await?;
-            if !version.is_empty() {
-                return Err(ApiError::version_on_create().into());
-            }
-            match self.insert(write, &mut object).await? {
+            match self.store_new(write, &mut object, &version).await? {
                 Inserted::Done => return Ok(Created { object }),
                 Inserted::Taken if generated.is_some() => {}
                 Inserted::Taken => {
@@ -76,6 +72,19 @@ impl Core {
         Err(ApiError::names_exhausted(write.resource.named(), generated.as_deref().unwrap_or_default()).into())
     }
 
+    /// Judges a new object and stores it; again while somebody else uses the same quota at the same time.
+    async fn store_new(&self, write: &Write<'_>, object: &mut Value, version: &str) -> Outcome<Inserted> {
+        loop {
+            let charges = self.validate_create(write, object)?;
+            if !version.is_empty() {
+                return Err(ApiError::version_on_create().into());
+            }
+            if let Some(inserted) = self.insert(write, object, charges).await? {
+                return Ok(inserted);
+            }
+        }
+    }
+
     fn invent(&self, prefix: &str) -> String {
         let mut pick = |limit: usize| {
             let limit = u64::try_from(limit).unwrap_or(u64::MAX);
@@ -84,22 +93,32 @@ impl Core {
         meta::generate_name(prefix, &mut pick)
     }
 
-    /// Stores a new object and gives it its version.
-    async fn insert(&self, write: &Write<'_>, object: &mut Value) -> Outcome<Inserted> {
+    /// Stores a new object and gives it its version. None when a quota has changed meanwhile.
+    async fn insert(
+        &self,
+        write: &Write<'_>,
+        object: &mut Value,
+        charges: Vec<store::Write>,
+    ) -> Outcome<Option<Inserted>> {
         let key = write.key(read::name(object))?;
         codec::clear_version(object);
         if write.effect == Effect::DryRun {
-            return Ok(match self.store.get(&key) {
+            return Ok(Some(match self.store.get(&key) {
                 None => Inserted::Done,
                 Some(other) => Inserted::beside(&codec::decode(&other)),
-            });
+            }));
         }
-        match self.store.commit(self.put(write.resource, key, object, Expect::Absent)?).await {
+        let mut writes = charges;
+        writes.push(self.put(write.resource, key, object, Expect::Absent)?);
+        match self.store.commit_all(writes).await {
             Ok(committed) => {
-                codec::set_version(object, committed.revision);
-                Ok(Inserted::Done)
+                // The object is the last of what was written.
+                let revision = committed.last().map(|committed| committed.revision).unwrap_or_default();
+                codec::set_version(object, revision);
+                Ok(Some(Inserted::Done))
             }
-            Err(CommitError::Exists { current }) => Ok(Inserted::beside(&codec::decode(&current))),
+            Err(CommitError::Exists { current }) => Ok(Some(Inserted::beside(&codec::decode(&current)))),
+            Err(error) if admit::is_about_quota(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

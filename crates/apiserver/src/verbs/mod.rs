@@ -145,7 +145,28 @@ impl Core {
     }
 }
 
-impl Write<'_> {
+impl<'a> Write<'a> {
+    /// A write of the server itself, of a cluster-scoped object.
+    pub(crate) fn own(
+        core: &Core,
+        (resource, rules): (&'a Arc<Resource>, &'a dyn Rules),
+        endpoint: Endpoint,
+        user: &'a User,
+    ) -> Self {
+        Self {
+            resource,
+            rules,
+            endpoint,
+            namespace: None,
+            user,
+            effect: Effect::Stored,
+            manager: "kube-apiserver",
+            validation: FieldValidation::Ignore,
+            now: core.now(),
+            warnings: Warnings::default(),
+        }
+    }
+
     fn key(&self, name: &str) -> Outcome<Key> {
         Key::new(&self.resource.stored_as, self.namespace, name)
             .map_err(|error| ApiError::bad_request(error.to_string()).into())
@@ -192,7 +213,7 @@ fn storable<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
 }
 
 /// Brings an object into the form that is compared, stored and answered: defaults filled, nothing empty.
-fn settle(resource: &Resource, rules: &dyn Rules, object: &mut Value) {
+pub(crate) fn settle(resource: &Resource, rules: &dyn Rules, object: &mut Value) {
     rules.default(object);
     match resource.table() {
         Some(table) => crate::schema::encode::complete(table, object),
