@@ -73,20 +73,44 @@ fn is_once(times: &usize) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Edit {
-    Overwrite { file: String, at: usize, bytes: Vec<u8> },
-    Truncate { file: String, to: usize },
-    Append { file: String, bytes: Vec<u8>, times: usize },
+    Overwrite {
+        file: String,
+        at: usize,
+        bytes: Vec<u8>,
+    },
+    Truncate {
+        file: String,
+        to: usize,
+    },
+    Append {
+        file: String,
+        bytes: Vec<u8>,
+        times: usize,
+    },
     /// Copies a range of a file over another one of it.
-    Copy { file: String, from: usize, to: usize, length: usize },
-    Remove { file: String },
+    Copy {
+        file: String,
+        from: usize,
+        to: usize,
+        length: usize,
+    },
+    Remove {
+        file: String,
+    },
     /// The acknowledged revision, with a checksum that fits.
-    Mark { revision: u64 },
+    Mark {
+        revision: u64,
+    },
     /// The row of `meta`, with a checksum that fits.
-    Meta { body: String },
+    Meta {
+        body: String,
+    },
     /// A row of `log`, with a checksum that fits.
     Row(Row),
     /// Any statement, as somebody with the sqlite3 program could give.
-    Sql { statement: String },
+    Sql {
+        statement: String,
+    },
 }
 
 /// A row of the store's log.

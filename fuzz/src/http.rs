@@ -39,7 +39,8 @@ pub struct Answer {
 /// A definition of custom resources with a field of most kinds.
 pub fn definition(name: &str, kind: &str) -> Value {
     let plural = name.split('.').next().unwrap_or(name);
-    let item = json!({"type": "object", "properties": {"name": {"type": "string"}, "d": {"type": "string", "default": "x"}}});
+    let item =
+        json!({"type": "object", "properties": {"name": {"type": "string"}, "d": {"type": "string", "default": "x"}}});
     let spec = json!({
         "type": "object",
         "x-kubernetes-validations": [{"rule": "!has(self.b) || self.b < 1000", "message": "too large"}],

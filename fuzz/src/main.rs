@@ -14,7 +14,7 @@ use clap::Parser;
 use fuzz::case::Case;
 use fuzz::generate::Target;
 use fuzz::meter;
-use fuzz::run::{Finding, Run, judge, smaller};
+use fuzz::run::{Finding, Run, judge, smaller, take_panic};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 #[global_allocator]
@@ -42,7 +42,7 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Where cases go that found something.
-    #[arg(long, value_name = "FOLDER", default_value = "target/fuzz")]
+    #[arg(long, value_name = "FOLDER", default_value = "target/fuzz-cases")]
     out: PathBuf,
     /// Run these cases, once each, and say what they took.
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     let work = std::thread::Builder::new().stack_size(STACK).spawn(move || work(&args));
     let found = work.map_err(anyhow::Error::from).and_then(|thread| match thread.join() {
         Ok(found) => found,
-        Err(_) => anyhow::bail!("the fuzzer itself panicked"),
+        Err(_) => anyhow::bail!("the fuzzer itself panicked: {}", take_panic().unwrap_or_default()),
     });
     match found {
         Ok(0) => ExitCode::SUCCESS,
@@ -111,7 +111,11 @@ fn explore(args: &Args, target: Target) -> anyhow::Result<usize> {
         let over = args.runs.map_or(start.elapsed().as_secs() >= args.time, |runs| cases >= runs);
         if over || start.elapsed() >= told + Duration::from_secs(30) {
             told = start.elapsed();
-            println!("{target:?}: {cases} cases in {} s, {answers} different answers, {} findings", told.as_secs(), found.len());
+            println!(
+                "{target:?}: {cases} cases in {} s, {answers} different answers, {} findings",
+                told.as_secs(),
+                found.len()
+            );
         }
         if over {
             return Ok(found.len());
@@ -138,7 +142,8 @@ fn name(finding: &Finding, target: Target) -> String {
         Finding::Time { .. } => "time".to_owned(),
         Finding::Growth { .. } => "growth".to_owned(),
     };
-    let plain: String = text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).take(70).collect();
+    let plain: String =
+        text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).take(70).collect();
     format!("{target:?}-{plain}").to_lowercase()
 }
 

@@ -21,13 +21,25 @@ const LEFT: usize = 64 << 10;
 /// What a case must not do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    Panic { message: String },
+    Panic {
+        message: String,
+    },
     /// An answer of 500: the server failed, and not the request.
-    Failed { answer: String },
-    Memory { peak: usize, allowed: usize },
-    Time { took: Duration, allowed: Duration },
+    Failed {
+        answer: String,
+    },
+    Memory {
+        peak: usize,
+        allowed: usize,
+    },
+    Time {
+        took: Duration,
+        allowed: Duration,
+    },
     /// Bytes that stay each time the case is repeated.
-    Growth { left: usize },
+    Growth {
+        left: usize,
+    },
 }
 
 impl fmt::Display for Finding {
@@ -66,7 +78,8 @@ fn watch_for_panics() {
     });
 }
 
-fn take_panic() -> Option<String> {
+/// The message of the first panic since this was asked last.
+pub fn take_panic() -> Option<String> {
     PANIC.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
@@ -99,7 +112,10 @@ fn answers(case: &Case) -> (Vec<String>, Option<String>) {
         Case::Http(steps) => {
             let answers = http::run(steps);
             let failure = answers.iter().find(|answer| answer.failed).map(|answer| answer.gist.clone());
-            let said = steps.iter().zip(answers).map(|(step, answer)| format!("{} {} {}", step.method, answer.code, answer.gist));
+            let said = steps
+                .iter()
+                .zip(answers)
+                .map(|(step, answer)| format!("{} {} {}", step.method, answer.code, answer.gist));
             (said.collect(), failure)
         }
         Case::Store(edits) => match store::run(edits) {

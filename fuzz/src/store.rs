@@ -33,7 +33,9 @@ fn files() -> &'static [(&'static str, Vec<u8>)] {
                 let store = Store::open(folder.path(), options()).expect("an empty folder takes a new store");
                 for round in 0..12 {
                     let key = Key::new("configmaps", Some("default"), &format!("m{round}")).expect("the name is plain");
-                    let value = format!(r#"{{"metadata":{{"name":"m{round}","namespace":"default"}},"data":{{"s":"{session}"}}}}"#);
+                    let value = format!(
+                        r#"{{"metadata":{{"name":"m{round}","namespace":"default"}},"data":{{"s":"{session}"}}}}"#
+                    );
                     store.commit(Write::put(key, Expect::Anything, value)).await.expect("a new store takes writes");
                 }
                 if session == 1 {
@@ -54,7 +56,8 @@ fn options() -> Options {
 /// Changes the files of a store and uses it.
 pub fn run(edits: &[Edit]) -> io::Result<Reception> {
     let folder = TempDir::new()?;
-    let (dir, saved, restored) = (folder.path().join("store"), folder.path().join("saved"), folder.path().join("restored"));
+    let (dir, saved, restored) =
+        (folder.path().join("store"), folder.path().join("saved"), folder.path().join("restored"));
     fs::create_dir(&dir)?;
     for (file, bytes) in files() {
         fs::write(dir.join(file), bytes)?;
@@ -63,7 +66,10 @@ pub fn run(edits: &[Edit]) -> io::Result<Reception> {
         apply(&dir, edit)?;
     }
     let mut said = Vec::new();
-    said.push(salvage(&dir, &saved).map_or_else(|error| short(&error.to_string()), |salvaged| format!("saved {}", salvaged.objects)));
+    said.push(
+        salvage(&dir, &saved)
+            .map_or_else(|error| short(&error.to_string()), |salvaged| format!("saved {}", salvaged.objects)),
+    );
     said.push(restore(&dir, &restored).map_or_else(|error| short(&error.to_string()), |_| "restored".to_owned()));
     for dir in [&dir, &saved] {
         if !dir.exists() {

@@ -33,10 +33,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
     if !args.replay.is_empty() {
-        report.section("replay", || fuzzer(&[]).and_then(|mut command| end(command.arg("--replay").args(&args.replay), None)));
+        report.section("replay", || {
+            fuzzer(&[]).and_then(|mut command| end(command.arg("--replay").args(&args.replay), None))
+        });
         return report.close("section");
     }
-    let out = crate::target().join("fuzz");
+    let out = crate::target().join("fuzz-cases");
     for target in TARGETS.into_iter().filter(|target| args.target.as_ref().is_none_or(|wanted| wanted == target)) {
         report.section(&format!("fuzz {target}"), || {
             let mut command = fuzzer(&[target])?;
@@ -51,14 +53,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     report.close("target")
 }
 
-/// The program comes from the usual build: overflow checks are on there, and nothing has to be built twice.
+/// The program is built as fast code that still checks for overflows.
 fn fuzzer(args: &[&str]) -> anyhow::Result<Command> {
-    let built = Command::new("cargo").args(["build", "--package", "orlop-fuzz"]).current_dir(crate::root()).status();
+    let built = Command::new("cargo")
+        .args(["build", "--package", "orlop-fuzz", "--profile", "fuzz"])
+        .current_dir(crate::root())
+        .status();
     let built = built.context("starting cargo")?;
     if !built.success() {
         bail!("building the fuzzer: {built}");
     }
-    let mut command = Command::new(crate::target().join("debug/orlop-fuzz"));
+    let mut command = Command::new(crate::target().join("fuzz/orlop-fuzz"));
     command.args(args);
     Ok(command)
 }

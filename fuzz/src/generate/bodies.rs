@@ -20,15 +20,12 @@ pub(super) fn object(random: &mut Random, resource: Option<&Resource>) -> Value 
         None => custom(random),
     };
     if let (Some(resource), false) = (resource, random.percent(5)) {
-        object["apiVersion"] = resource.api_version.as_str().into();
-        object["kind"] = resource.kind.as_str().into();
+        values::put(&mut object, &["apiVersion"], resource.api_version.as_str().into());
+        values::put(&mut object, &["kind"], resource.kind.as_str().into());
     }
     if random.percent(85) {
-        if !object["metadata"].is_object() {
-            object["metadata"] = json!({});
-        }
-        object["metadata"]["name"] = (*random.pick(&["a", "b", "f", "n"])).into();
-        if let Some(metadata) = object["metadata"].as_object_mut() {
+        values::put(&mut object, &["metadata", "name"], (*random.pick(&["a", "b", "f", "n"])).into());
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             // These would refuse nearly every object.
             ["namespace", "uid", "resourceVersion"].iter().for_each(|field| drop(metadata.remove(*field)));
         }
@@ -53,13 +50,29 @@ fn definition(random: &mut Random) -> Value {
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     (0..random.below(6)).for_each(|_| values::change(random, schema));
     if random.percent(30) {
-        let patterns = ["(a+)+$", "\\w{1000}", "(?:a{0,1000}){0,1000}", "[", "(?P<n>x)", "^é*$", "\\p{L}{500}", "(?i)x"];
-        schema["properties"]["spec"]["properties"]["a"]["pattern"] = (*random.pick(&patterns)).into();
+        let patterns =
+            ["(a+)+$", "\\w{1000}", "(?:a{0,1000}){0,1000}", "[", "(?P<n>x)", "^é*$", "\\p{L}{500}", "(?i)x"];
+        values::put(schema, &["properties", "spec", "properties", "a", "pattern"], (*random.pick(&patterns)).into());
     }
     if random.percent(30) {
-        let words = ["self", ".a", "oldSelf", "!", "(", ")", "==", "&&", "||", "size", "has", "-9223372036854775808", "''", "é"];
+        let words = [
+            "self",
+            ".a",
+            "oldSelf",
+            "!",
+            "(",
+            ")",
+            "==",
+            "&&",
+            "||",
+            "size",
+            "has",
+            "-9223372036854775808",
+            "''",
+            "é",
+        ];
         let rule: String = (0..random.below(20)).map(|_| *random.pick(&words)).collect();
-        schema["properties"]["spec"]["x-kubernetes-validations"] = json!([{"rule": rule}]);
+        values::put(schema, &["properties", "spec", "x-kubernetes-validations"], json!([{"rule": rule}]));
     }
     definition
 }
@@ -113,7 +126,7 @@ pub(super) fn patch(random: &mut Random, step: Step, resource: Option<&Resource>
         _ => {
             let mut config = object(random, resource);
             if random.percent(10) {
-                config["metadata"]["managedFields"] = managed(random);
+                values::put(&mut config, &["metadata", "managedFields"], managed(random));
             }
             let text = yaml(random, &config);
             step.with_body("application/apply-patch+yaml", vec![Part::text(text)])
@@ -123,8 +136,20 @@ pub(super) fn patch(random: &mut Random, step: Step, resource: Option<&Resource>
 
 fn json_patch(random: &mut Random) -> Value {
     const PLACES: [&str; 14] = [
-        "", "/", "/metadata", "/metadata/labels", "/metadata/labels/a", "/spec", "/spec/list", "/spec/list/0", "/spec/list/-",
-        "/spec/list/-1", "/spec/free", "/a~1b~0", "/metadata/annotations/x.io~1y", "/spec/list/99999999999999999999",
+        "",
+        "/",
+        "/metadata",
+        "/metadata/labels",
+        "/metadata/labels/a",
+        "/spec",
+        "/spec/list",
+        "/spec/list/0",
+        "/spec/list/-",
+        "/spec/list/-1",
+        "/spec/free",
+        "/a~1b~0",
+        "/metadata/annotations/x.io~1y",
+        "/spec/list/99999999999999999999",
     ];
     let operations = (0..random.size(40)).map(|_| {
         let op = *random.pick(&["add", "remove", "replace", "move", "copy", "test", "", "Add"]);
@@ -146,7 +171,8 @@ fn direct(random: &mut Random, patch: &mut Value) {
             fields.values_mut().nth(chosen).into_iter().for_each(|inner| direct(random, inner));
         }
         Value::Array(items) => {
-            items.push(json!({"$patch": random.pick(&["delete", "replace", "merge", ""]), "name": texts::name(random)}));
+            items
+                .push(json!({"$patch": random.pick(&["delete", "replace", "merge", ""]), "name": texts::name(random)}));
         }
         Value::Object(fields) => {
             let (name, value) = match random.below(4) {
@@ -163,7 +189,20 @@ fn direct(random: &mut Random, patch: &mut Value) {
 
 /// What a client may claim about who owns which field.
 pub(super) fn managed(random: &mut Random) -> Value {
-    let keys = ["f:metadata", "f:spec", "k:{\"name\":\"a\"}", "v:1", "v:", "i:0", "i:-1", "i:99999999999999999999", ".", "k:", "x", ""];
+    let keys = [
+        "f:metadata",
+        "f:spec",
+        "k:{\"name\":\"a\"}",
+        "v:1",
+        "v:",
+        "i:0",
+        "i:-1",
+        "i:99999999999999999999",
+        ".",
+        "k:",
+        "x",
+        "",
+    ];
     let mut fields = json!({});
     for _ in 0..random.below(6) {
         let mut outer = json!({});

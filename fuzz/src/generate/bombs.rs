@@ -17,9 +17,28 @@ const BARS: &str = "/apis/conf.io/v1/namespaces/default/bars";
 
 type Bomb = fn(&mut Random, usize) -> Vec<Step>;
 
-const BOMBS: [Bomb; 20] = [
-    wide_list, deep, deep_block, laughs, terms, patch_copies, patch_shifts, slow_pattern, large_default, long_rule, large_diff,
-    wrong_items, duplicate_keys, long_texts, merged_list, owned_fields, large_enum, large_required, many_roles, nested_schema,
+const BOMBS: [Bomb; 21] = [
+    wide_list,
+    deep,
+    deep_block,
+    laughs,
+    terms,
+    patch_copies,
+    patch_shifts,
+    slow_pattern,
+    large_default,
+    long_rule,
+    large_diff,
+    wrong_items,
+    duplicate_keys,
+    long_texts,
+    merged_list,
+    owned_fields,
+    large_enum,
+    large_required,
+    many_roles,
+    nested_schema,
+    long_name,
 ];
 
 /// A bomb of a random shape; its size is such that it fits into a request.
@@ -46,24 +65,52 @@ fn wide_list(random: &mut Random, size: usize) -> Vec<Step> {
         0 => vec![Step::new("POST", path).with_body(JSON, list("[", item, size, "]"))],
         1 => vec![Step::new("POST", path).with_body(YAML, list(&object, item, size, "]}}"))],
         2 => vec![Step::new("POST", path).with_body(JSON, list(&spec, item, size, "]}}"))],
-        3 => vec![Step::new("PATCH", format!("{path}/a?fieldManager=m")).with_body("application/apply-patch+yaml", list(&spec, item, size, "]}}"))],
+        3 => vec![
+            Step::new("PATCH", format!("{path}/a?fieldManager=m"))
+                .with_body("application/apply-patch+yaml", list(&spec, item, size, "]}}")),
+        ],
         _ => vec![Step::new("POST", path).with_body(JSON, list(&object, item, size, "]}}"))],
     }
 }
 
 fn deep(random: &mut Random, size: usize) -> Vec<Step> {
-    let (open, close) = *random.pick(&[("[", "]"), ("{\"a\":", "}"), ("{\"not\":", "}"), ("[{\"items\":", "}]"), ("- ", ""), ("? ", ""), ("!!x ", "")]);
-    let kind = *random.pick(&[JSON, YAML, "application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"]);
+    let (open, close) = *random.pick(&[
+        ("[", "]"),
+        ("{\"a\":", "}"),
+        ("{\"not\":", "}"),
+        ("[{\"items\":", "}]"),
+        ("- ", ""),
+        ("? ", ""),
+        ("!!x ", ""),
+    ]);
+    let kind = *random.pick(&[
+        JSON,
+        YAML,
+        "application/merge-patch+json",
+        "application/json-patch+json",
+        "application/apply-patch+yaml",
+    ]);
     let times = if random.percent(50) { random.within(90..600) } else { size };
-    let head = json!({"apiVersion": "conf.io/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": {"free": 7}}).to_string();
+    let head =
+        json!({"apiVersion": "conf.io/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": {"free": 7}}).to_string();
     let (head, tail) = head.split_once('7').unwrap_or((&head, ""));
-    let body = vec![Part::text(head), Part::repeated(open, times), Part::text("1"), Part::repeated(close, times), Part::text(tail)];
+    let body = vec![
+        Part::text(head),
+        Part::repeated(open, times),
+        Part::text("1"),
+        Part::repeated(close, times),
+        Part::text(tail),
+    ];
     let step = if kind.contains("patch") {
         Step::new("PATCH", format!("{}/f?fieldManager=m", bodies::CUSTOM))
     } else {
         Step::new("POST", *random.pick(&[bodies::CUSTOM, MAPS, DEFINITIONS]))
     };
-    vec![step.with_body(kind, body), Step::new("GET", format!("{}/f", bodies::CUSTOM)), Step::new("GET", bodies::CUSTOM)]
+    vec![
+        step.with_body(kind, body),
+        Step::new("GET", format!("{}/f", bodies::CUSTOM)),
+        Step::new("GET", bodies::CUSTOM),
+    ]
 }
 
 /// Block YAML: each level on a line of its own, deeper than the one before.
@@ -94,7 +141,10 @@ fn terms(random: &mut Random, size: usize) -> Vec<Step> {
     let term = *random.pick(&["a,", "a=b,", "!a,", "a%20in%20(b,c),", "(", "a%20in%20(", "metadata.name=a,", "\\"]);
     let key = *random.pick(&["labelSelector", "fieldSelector"]);
     let selector = term.repeat(size.min(47_000 / term.len()));
-    vec![Step::new("GET", format!("{MAPS}?{key}={selector}a")), Step::new("DELETE", format!("{MAPS}?{key}={selector}a"))]
+    vec![
+        Step::new("GET", format!("{MAPS}?{key}={selector}a")),
+        Step::new("DELETE", format!("{MAPS}?{key}={selector}a")),
+    ]
 }
 
 /// `copy` of the whole into itself doubles it each time.
@@ -111,7 +161,8 @@ fn patch_copies(random: &mut Random, size: usize) -> Vec<Step> {
 /// Inserting and removing at the head of a long list moves all of it each time.
 fn patch_shifts(random: &mut Random, size: usize) -> Vec<Step> {
     let head = r#"[{"op":"add","path":"/spec/free","value":["#;
-    let operation = *random.pick(&[r#"{"op":"add","path":"/spec/free/0","value":0}"#, r#"{"op":"remove","path":"/spec/free/0"}"#]);
+    let operation =
+        *random.pick(&[r#"{"op":"add","path":"/spec/free/0","value":0}"#, r#"{"op":"remove","path":"/spec/free/0"}"#]);
     let mut body = list(head, "0", size, "]},");
     body.extend(list("", operation, random.size(9_990), "]"));
     vec![Step::new("PATCH", format!("{}/f", bodies::CUSTOM)).with_body("application/json-patch+json", body)]
@@ -120,7 +171,8 @@ fn patch_shifts(random: &mut Random, size: usize) -> Vec<Step> {
 /// The definition of bars, with one property of its spec.
 fn bars(name: &str, property: Value) -> Step {
     let mut definition = definition("bars.conf.io", "Bar");
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({name: property});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] =
+        json!({name: property});
     Step::new("POST", DEFINITIONS).with_body(JSON, vec![Part::text(definition.to_string())])
 }
 
@@ -195,9 +247,17 @@ fn long_texts(random: &mut Random, size: usize) -> Vec<Step> {
         (MAPS, r#"{"metadata":{"name":""#, r#""}}"#),
         (MAPS, r#"{"metadata":{"name":"m","labels":{""#, r#"":"v"}}}"#),
         (MAPS, r#"{"metadata":{"name":"m"},"binaryData":{"a":""#, r#""}}"#),
-        (CLAIMS, r#"{"metadata":{"name":"m"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":""#, r#""}}}}"#),
+        (
+            CLAIMS,
+            r#"{"metadata":{"name":"m"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":""#,
+            r#""}}}}"#,
+        ),
         (PODS, r#"{"metadata":{"name":"m","creationTimestamp":""#, r#""}}"#),
-        (bodies::CUSTOM, r#"{"apiVersion":"conf.io/v1","kind":"Foo","metadata":{"name":"m"},"spec":{"when":""#, r#""}}"#),
+        (
+            bodies::CUSTOM,
+            r#"{"apiVersion":"conf.io/v1","kind":"Foo","metadata":{"name":"m"},"spec":{"when":""#,
+            r#""}}"#,
+        ),
         (DEFINITIONS, r#"{"metadata":{"name":"m"},"spec":{"group":""#, r#""}}"#),
     ]);
     let body = vec![Part::text(head), Part::repeated(text, size), Part::text(tail)];
@@ -207,7 +267,8 @@ fn long_texts(random: &mut Random, size: usize) -> Vec<Step> {
 
 /// Lists whose items are told apart by a key, merged with themselves.
 fn merged_list(random: &mut Random, size: usize) -> Vec<Step> {
-    let items: Vec<Value> = (0..size.min(30_000)).map(|number| json!({"name": format!("c{number}"), "image": "i"})).collect();
+    let items: Vec<Value> =
+        (0..size.min(30_000)).map(|number| json!({"name": format!("c{number}"), "image": "i"})).collect();
     let object = json!({"metadata": {"name": "p"}, "spec": {"containers": items}}).to_string();
     let kind = *random.pick(&["application/strategic-merge-patch+json", "application/apply-patch+yaml"]);
     let head = json!({"apiVersion": "v1", "kind": "Pod"}).to_string();
@@ -227,7 +288,8 @@ fn owned_fields(random: &mut Random, size: usize) -> Vec<Step> {
             .with_body("application/apply-patch+yaml", vec![Part::text(config.clone())])
     };
     let managed = json!({"metadata": {"managedFields": bodies::managed(random)}}).to_string();
-    let claim = Step::new("PATCH", format!("{MAPS}/m?fieldManager=x")).with_body("application/merge-patch+json", vec![Part::text(managed)]);
+    let claim = Step::new("PATCH", format!("{MAPS}/m?fieldManager=x"))
+        .with_body("application/merge-patch+json", vec![Part::text(managed)]);
     vec![apply("a"), apply("b"), claim, apply("c")]
 }
 
@@ -246,7 +308,8 @@ fn large_required(random: &mut Random, size: usize) -> Vec<Step> {
 fn many_roles(random: &mut Random, size: usize) -> Vec<Step> {
     let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
     let rule = r#"{"verbs":["get","list"],"apiGroups":["","a"],"resources":["pods","x"]}"#;
-    let mut step = Step::new("POST", path).with_body(JSON, list(r#"{"metadata":{"name":"r"},"rules":["#, rule, size.min(20_000), "]}"));
+    let mut step = Step::new("POST", path)
+        .with_body(JSON, list(r#"{"metadata":{"name":"r"},"rules":["#, rule, size.min(20_000), "]}"));
     if random.percent(50) {
         step.headers.push(("impersonate-user".to_owned(), texts::name(random)));
     }
@@ -273,5 +336,27 @@ fn nested_schema(random: &mut Random, size: usize) -> Vec<Step> {
         Part::text(format!(",{tail}")),
     ];
     let kind = *random.pick(&[JSON, YAML]);
-    vec![Step::new("POST", DEFINITIONS).with_body(kind, body), Step::new("GET", "/openapi/v3/apis/conf.io/v1"), Step::new("GET", BARS)]
+    vec![
+        Step::new("POST", DEFINITIONS).with_body(kind, body),
+        Step::new("GET", "/openapi/v3/apis/conf.io/v1"),
+        Step::new("GET", BARS),
+    ]
+}
+
+/// Every item of the list has a path as long as the name.
+fn long_name(random: &mut Random, size: usize) -> Vec<Step> {
+    let items = (3_usize << 20).saturating_sub(size) / 3;
+    let name = vec![Part::repeated("n", size), Part::text(r#"":["#), Part::repeated("0,", items)];
+    let (path, head, tail) = *random.pick(&[
+        (
+            bodies::CUSTOM,
+            r#"{"apiVersion":"conf.io/v1","kind":"Foo","metadata":{"name":"g"},"spec":{"free":{""#,
+            "0]}}}",
+        ),
+        (MAPS, r#"{"metadata":{"name":"m"},"data":{""#, "0]}}"),
+        (MAPS, r#"{"metadata":{"name":"m","annotations":{""#, "0]}}}"),
+    ]);
+    let body = [vec![Part::text(head)], name, vec![Part::text(tail)]].concat();
+    let apply = Step::new("PATCH", format!("{path}/g?fieldManager=m&force=true"));
+    vec![Step::new("POST", path).with_body(JSON, body.clone()), apply.with_body("application/apply-patch+yaml", body)]
 }

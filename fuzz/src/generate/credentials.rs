@@ -23,9 +23,14 @@ fn step(random: &mut Random) -> Step {
     for _ in 0..=random.below(3) {
         let (name, value) = match random.below(5) {
             0 => ("authorization", format!("Bearer {}", texts::any(random))),
-            1..=2 => ("authorization", format!("{}{}", random.pick(&["Bearer ", "bearer  ", "Basic ", ""]), token(random))),
+            1..=2 => {
+                ("authorization", format!("{}{}", random.pick(&["Bearer ", "bearer  ", "Basic ", ""]), token(random)))
+            }
             3 => ("impersonate-user", texts::any(random)),
-            _ => (*random.pick(&["impersonate-group", "impersonate-uid", "impersonate-extra-%00a", "impersonate-extra-"]), texts::any(random)),
+            _ => (
+                *random.pick(&["impersonate-group", "impersonate-uid", "impersonate-extra-%00a", "impersonate-extra-"]),
+                texts::any(random),
+            ),
         };
         step.headers.push((name.to_owned(), value));
     }
@@ -33,7 +38,8 @@ fn step(random: &mut Random) -> Step {
         let mut review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token(random), "audiences": ["a"]}});
         (0..random.below(2)).for_each(|_| values::change(random, &mut review));
         let body = vec![crate::case::Part::text(review.to_string())];
-        let mut review = Step::new("POST", "/apis/authentication.k8s.io/v1/tokenreviews").with_body("application/json", body);
+        let mut review =
+            Step::new("POST", "/apis/authentication.k8s.io/v1/tokenreviews").with_body("application/json", body);
         review.headers.append(&mut step.headers);
         step = review;
     }
@@ -52,7 +58,8 @@ fn token(random: &mut Random) -> String {
     (0..random.below(3)).for_each(|_| values::change(random, &mut claims));
     let signature: Vec<u8> = (0..*random.pick(&[0, 1, 63, 64, 65, 5_000])).map(|_| random.byte()).collect();
     let part = |text: String| URL_SAFE_NO_PAD.encode(text);
-    let token = format!("{}.{}.{}", part(head.to_string()), part(claims.to_string()), URL_SAFE_NO_PAD.encode(signature));
+    let token =
+        format!("{}.{}.{}", part(head.to_string()), part(claims.to_string()), URL_SAFE_NO_PAD.encode(signature));
     match random.below(4) {
         0 => String::from_utf8_lossy(&mutate::bytes(random, token.into_bytes())).into_owned(),
         _ => token,

@@ -21,7 +21,9 @@ fn edit(random: &mut Random) -> Edit {
             let bytes = (0..random.within(1..9)).map(|_| *random.pick(&[0, 1, 0x7f, 0x80, 0xff, 13])).collect();
             Edit::Overwrite { file, at: place(random), bytes }
         }
-        4 => Edit::Overwrite { file, at: place(random), bytes: (0..random.size(9_000)).map(|_| random.byte()).collect() },
+        4 => {
+            Edit::Overwrite { file, at: place(random), bytes: (0..random.size(9_000)).map(|_| random.byte()).collect() }
+        }
         5 => Edit::Truncate { file, to: place(random) },
         6 => Edit::Append { file, bytes: vec![random.byte(); 8], times: random.size(4_000) },
         7 => Edit::Copy { file, from: random.below(40) * 4096, to: random.below(40) * 4096, length: 4096 },

@@ -71,8 +71,32 @@ fn deletion(random: &mut Random, one: String, collection: String) -> Step {
 /// Paths that are no resource, or nearly one.
 fn elsewhere(random: &mut Random) -> String {
     const PARTS: [&str; 26] = [
-        "api", "apis", "v1", "v2", "namespaces", "default", "pods", "openapi", "v3", "healthz", "readyz", "livez", "version",
-        "metrics", "..", ".", "", "%2e%2e", "%2F", "%00", "%", "storage.k8s.io", "conf.io", "status", "watch", "foos",
+        "api",
+        "apis",
+        "v1",
+        "v2",
+        "namespaces",
+        "default",
+        "pods",
+        "openapi",
+        "v3",
+        "healthz",
+        "readyz",
+        "livez",
+        "version",
+        "metrics",
+        "..",
+        ".",
+        "",
+        "%2e%2e",
+        "%2F",
+        "%00",
+        "%",
+        "storage.k8s.io",
+        "conf.io",
+        "status",
+        "watch",
+        "foos",
     ];
     let parts: Vec<&str> = (0..random.size(12)).map(|_| *random.pick(&PARTS)).collect();
     format!("/{}", parts.join("/"))
@@ -80,9 +104,29 @@ fn elsewhere(random: &mut Random) -> String {
 
 fn query(random: &mut Random, step: &mut Step) {
     const KEYS: [&str; 24] = [
-        "limit", "continue", "resourceVersion", "resourceVersionMatch", "timeoutSeconds", "watch", "allowWatchBookmarks",
-        "sendInitialEvents", "labelSelector", "fieldSelector", "dryRun", "fieldManager", "fieldValidation", "force", "pretty",
-        "timeout", "gracePeriodSeconds", "propagationPolicy", "orphanDependents", "includeObject", "verbose", "exclude", "as",
+        "limit",
+        "continue",
+        "resourceVersion",
+        "resourceVersionMatch",
+        "timeoutSeconds",
+        "watch",
+        "allowWatchBookmarks",
+        "sendInitialEvents",
+        "labelSelector",
+        "fieldSelector",
+        "dryRun",
+        "fieldManager",
+        "fieldValidation",
+        "force",
+        "pretty",
+        "timeout",
+        "gracePeriodSeconds",
+        "propagationPolicy",
+        "orphanDependents",
+        "includeObject",
+        "verbose",
+        "exclude",
+        "as",
         "ignoreStoreReadErrorWithClusterBreakingPotential",
     ];
     if random.percent(50) {
@@ -130,8 +174,14 @@ fn token(random: &mut Random) -> String {
 
 fn headers(random: &mut Random, step: &mut Step) {
     const ACCEPT: [&str; 10] = [
-        "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "*/*", "", "text/html",
-        "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+        "application/json",
+        "application/yaml",
+        "application/vnd.kubernetes.protobuf",
+        "*/*",
+        "",
+        "text/html",
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
         "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
         "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;q=0.1,*/*;q=99999999999999999999",
     ];
@@ -140,7 +190,14 @@ fn headers(random: &mut Random, step: &mut Step) {
     }
     if random.percent(5) {
         let value: String = texts::any(random).chars().filter(|letter| !letter.is_control()).collect();
-        let name = *random.pick(&["accept", "content-type", "user-agent", "if-none-match", "impersonate-user", "authorization"]);
+        let name = *random.pick(&[
+            "accept",
+            "content-type",
+            "user-agent",
+            "if-none-match",
+            "impersonate-user",
+            "authorization",
+        ]);
         step.headers.extend(vec![(name.to_owned(), value); 1 + random.size(200)]);
     }
 }

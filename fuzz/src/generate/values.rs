@@ -40,7 +40,13 @@ fn of_type(random: &mut Random, ty: Type, depth: usize) -> Value {
         Type::Float64 => json!(f64::from_bits(random.next())),
         Type::Quantity => texts::quantity(random).into(),
         Type::Time | Type::MicroTime => texts::time(random).into(),
-        Type::IntOrString => if random.percent(50) { integer(random) } else { texts::any(random).into() },
+        Type::IntOrString => {
+            if random.percent(50) {
+                integer(random)
+            } else {
+                texts::any(random).into()
+            }
+        }
         Type::Bytes => (*random.pick(&["", "YQ==", "YQ=", "////", "e30="])).into(),
         Type::Any => odd(random),
         Type::SchemaOr(kind) => match (kind, random.percent(50)) {
@@ -58,8 +64,26 @@ fn of_type(random: &mut Random, ty: Type, depth: usize) -> Value {
 
 /// Words that fields of the storage kinds know.
 const WORDS: [&str; 20] = [
-    "ReadWriteOnce", "ReadWriteMany", "Block", "Filesystem", "Bound", "Delete", "Retain", "Immediate", "In", "Exists", "Gt",
-    "NoSchedule", "Opaque", "Always", "Normal", "Container", "PersistentVolumeClaim", "True", "Foreground", "ClusterRole",
+    "ReadWriteOnce",
+    "ReadWriteMany",
+    "Block",
+    "Filesystem",
+    "Bound",
+    "Delete",
+    "Retain",
+    "Immediate",
+    "In",
+    "Exists",
+    "Gt",
+    "NoSchedule",
+    "Opaque",
+    "Always",
+    "Normal",
+    "Container",
+    "PersistentVolumeClaim",
+    "True",
+    "Foreground",
+    "ClusterRole",
 ];
 
 fn integer(random: &mut Random) -> Value {
@@ -92,6 +116,19 @@ pub(super) fn odd(random: &mut Random) -> Value {
 /// A value inside so many others.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!(1), |inner, at| if at % 2 == 0 { json!([inner]) } else { json!({"a": inner}) })
+}
+
+/// Puts a value at a path of names; what is no object on the way becomes one.
+pub(super) fn put(value: &mut Value, path: &[&str], new: Value) {
+    match path {
+        [] => *value = new,
+        [name, rest @ ..] => {
+            if !value.is_object() {
+                *value = json!({});
+            }
+            put(&mut value[*name], rest, new);
+        }
+    }
 }
 
 /// Changes a random place of a value.

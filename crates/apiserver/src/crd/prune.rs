@@ -7,6 +7,9 @@ use crate::schema::decode::Problem;
 /// Fields that every object has, whatever its schema says.
 const ALWAYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// Further problems are not told, as they are not for the built-in kinds.
+const MOST_PROBLEMS: usize = 100;
+
 /// Prunes an object and says what was dropped.
 pub(super) fn prune(schema: &Value, object: &mut Value) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -41,7 +44,9 @@ fn prune_fields(schema: &Value, fields: &mut Map<String, Value>, path: &str, pro
     }
     for (name, path) in unknown {
         fields.remove(&name);
-        problems.push(Problem::Unknown(path));
+        if problems.len() < MOST_PROBLEMS {
+            problems.push(Problem::Unknown(path));
+        }
     }
 }
 
