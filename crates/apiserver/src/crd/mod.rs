@@ -10,6 +10,7 @@ mod definition;
 mod openapi;
 mod prune;
 mod rule;
+mod trail;
 mod validate;
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //! and rules.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::rule::{Rule, Subjects};
+use super::trail::Trail;
 use crate::kinds::read;
 use crate::status::FieldError;
 
@@ -15,25 +15,6 @@ use crate::status::FieldError;
 const ROOM: usize = 1 << 20;
 /// Bytes that a pattern may have when it is compiled: what makes it slow is how large it is.
 const PATTERN_BYTES: usize = 4 << 20;
-
-/// Where a value is. It is written out only in errors: a path can be as long as the object, and has as many places.
-#[derive(Debug, Clone, Copy)]
-enum Trail<'a> {
-    Root,
-    Field(&'a Trail<'a>, &'a str),
-    Item(&'a Trail<'a>, usize),
-}
-
-impl fmt::Display for Trail<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Root => Ok(()),
-            Self::Field(Trail::Root, name) => f.write_str(name),
-            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
-            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
-        }
-    }
-}
 
 /// A value with its path and, in an update, the value it replaces.
 struct Place<'a> {
