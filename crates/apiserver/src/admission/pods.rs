@@ -2,7 +2,7 @@
 
 use super::{Operation, Request};
 use crate::keys::{NODE_NOT_READY, NODE_UNREACHABLE};
-use crate::kinds::read::{list, set, set_default, text};
+use crate::kinds::read::{list, present, set, set_default, text};
 use serde_json::{Value, json};
 
 /// How long a pod stays on a node that does not answer.
@@ -11,7 +11,7 @@ const EVICTS: &str = "NoExecute";
 
 /// DefaultTolerationSeconds: a pod that says nothing about failing nodes waits for them a while.
 pub(super) fn tolerate(request: &Request<'_>, pod: &mut Value) {
-    if !request.is(Operation::Create, "", "pods") {
+    if !request.is(Operation::Create, "", "pods") && !request.is(Operation::Update, "", "pods") {
         return;
     }
     let mut tolerations = list(pod, "/spec/tolerations").to_vec();
@@ -28,8 +28,15 @@ pub(super) fn tolerate(request: &Request<'_>, pod: &mut Value) {
     set(pod, "/spec/tolerations", tolerations);
 }
 
-/// Priority: there are no classes here, so every pod has the same.
+/// Priority: there are no classes here, so every pod has the same. An update that leaves it out keeps it.
 pub(super) fn prioritise(request: &Request<'_>, pod: &mut Value) {
+    if let Some(old) = request.old.filter(|_| request.is(Operation::Update, "", "pods")) {
+        for field in ["/spec/priority", "/spec/preemptionPolicy"] {
+            if let Some(value) = present(old, field).filter(|_| present(pod, field).is_none()).cloned() {
+                set(pod, field, value);
+            }
+        }
+    }
     if request.is(Operation::Create, "", "pods") && text(pod, "/spec/priorityClassName").is_empty() {
         set_default(pod, "/spec/priority", 0);
         set_default(pod, "/spec/preemptionPolicy", "PreemptLowerPriority");

@@ -46,7 +46,14 @@ pub fn to_core(event: &Value) -> Value {
 
 /// The `events.k8s.io` view of an event in the core view.
 pub fn from_core(event: &Value) -> Value {
-    renamed(event, "events.k8s.io/v1", RENAMED)
+    let mut event = renamed(event, "events.k8s.io/v1", RENAMED);
+    // The core view shows these also when they are empty.
+    for field in ["/reportingController", "/reportingInstance"] {
+        if text(&event, field).is_empty() {
+            remove(&mut event, field);
+        }
+    }
+    event
 }
 
 fn renamed(event: &Value, version: &str, names: [(&str, &str); 7]) -> Value {
