@@ -232,9 +232,11 @@ fn usable(accepted: Accepted, offer: Offer) -> Result<Accepted, Refusal> {
         (Offer::List(_), Some(Transform::PartialObjectMetadata(_)), _) => Err(Refusal::NotAcceptable(
             "you requested PartialObjectMetadata, but the requested object is a list".into(),
         )),
-        (Offer::One(_), Some(Transform::PartialObjectMetadataList(_)), _) => Err(Refusal::NotAcceptable(
-            "you requested PartialObjectMetadataList, but the requested object is not a list".into(),
-        )),
+        (Offer::One(_) | Offer::Watch(_), Some(Transform::PartialObjectMetadataList(_)), _) => {
+            Err(Refusal::NotAcceptable(
+                "you requested PartialObjectMetadataList, but the requested object is not a list".into(),
+            ))
+        }
         _ => Ok(accepted),
     }
 }
