@@ -216,7 +216,9 @@ impl Resource {
 
     /// As errors about fields name it: the Kind.
     pub fn kind_named(&self) -> crate::status::Resource<'_> {
-        crate::status::Resource::new(&self.group, &self.kind)
+        // Events are of the core group, whichever way they came.
+        let group = if self.kind == "Event" { "" } else { self.group.as_str() };
+        crate::status::Resource::new(group, &self.kind)
     }
 }
 

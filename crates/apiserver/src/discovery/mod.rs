@@ -141,9 +141,16 @@ fn aggregated_resource(resource: &Arc<Resource>) -> Value {
     });
     optional_lists(resource, &mut row);
     let subresource = |subresource: &Subresource| {
+        let foreign = foreign_kind(resource, *subresource).map(|mut kind| {
+            // A kind of the core group is no stranger here.
+            if kind["group"] == "" {
+                kind["version"] = "".into();
+            }
+            kind
+        });
         json!({
             "subresource": subresource.name(), "verbs": subresource_verbs(resource, *subresource),
-            "responseKind": foreign_kind(resource, *subresource).unwrap_or_else(|| own_kind.clone()),
+            "responseKind": foreign.unwrap_or_else(|| own_kind.clone()),
         })
     };
     let subresources: Vec<Value> = resource.subresources.iter().map(subresource).collect();

@@ -96,9 +96,9 @@ impl Rules for ClaimRules {
 
     fn validate_update(&self, claim: &Value, old: &Value) -> Vec<FieldError> {
         let groups = api_groups(old);
-        let mut errors = meta::validate_create(claim, &self.policy());
+        let mut errors = meta::validate_core_update(claim, old);
+        errors.extend(meta::validate_create(claim, &self.policy()));
         errors.extend(validate_spec(&claim["spec"], "spec", groups));
-        errors.extend(meta::validate_core_update(claim, old));
         errors.extend(validate_frozen(claim, old));
         errors.extend(validate_shrink(claim, old));
         if !unchanged(claim, old, "/spec/volumeMode") {

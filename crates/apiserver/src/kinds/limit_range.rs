@@ -2,9 +2,10 @@
 //! stored and checked for sense.
 
 use super::cells::{self, Column, as_quantity};
+use super::labels::invalid_each;
 use super::read::{entries, items_mut, list, present, text};
 use super::time::Timestamp;
-use super::{Missing, Policy, Rules, meta};
+use super::{Missing, Policy, Rules, meta, names};
 use crate::status::FieldError;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -39,6 +40,7 @@ impl Rules for LimitRangeRules {
         for (index, limit) in list(range, "/spec/limits").iter().enumerate() {
             let field = format!("spec.limits[{index}]");
             let kind = text(limit, "/type");
+            errors.extend(invalid_each(&format!("{field}.type"), kind, names::qualified(kind)));
             if !types.insert(kind) {
                 errors.push(FieldError::duplicate(format!("{field}.type"), kind));
             }

@@ -2,7 +2,7 @@
 
 use super::cells::{self, AGE, Column, NAME};
 use super::labels::invalid_each;
-use super::read::{insert, list, name, restore, set, set_default_text, text, texts};
+use super::read::{deleting, insert, list, name, restore, set, set_default_text, text, texts};
 use super::time::Timestamp;
 use super::{NameRule, Policy, Rules, meta, names};
 use crate::status::FieldError;
@@ -67,6 +67,17 @@ impl Rules for NamespaceRules {
     fn validate_update(&self, namespace: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_create(namespace);
         errors.extend(meta::validate_core_update(namespace, old));
+        errors
+    }
+
+    fn validate_status_update(&self, namespace: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_core_update(namespace, old);
+        let (wanted, state) = if deleting(namespace) { ("Terminating", "not empty") } else { ("Active", "empty") };
+        let phase = text(namespace, "/status/phase");
+        if phase != wanted {
+            let detail = format!("may only be '{wanted}' if `deletionTimestamp` is {state}");
+            errors.push(FieldError::invalid("status.Phase", phase, detail));
+        }
         errors
     }
 }

@@ -5,7 +5,7 @@ use super::labels::{invalid_each, validate_key};
 use super::read::{copy, entries, flag, list, name, pairs, present, restore, set, text, unchanged};
 use super::time::Timestamp;
 use super::{DeleteAnswer, Policy, Rules, meta, names};
-use crate::status::FieldError;
+use crate::status::{FieldError, quote};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -151,7 +151,13 @@ fn validate_taints(node: &Value) -> Vec<FieldError> {
             _ => errors.push(FieldError::not_supported(format!("{field}.effect"), effect, &EFFECTS)),
         }
         if !seen.insert((effect, key)) {
-            errors.push(FieldError::duplicate(field, taint.clone()));
+            let shown = format!(
+                "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":null}}",
+                quote(key),
+                quote(value),
+                quote(effect)
+            );
+            errors.push(FieldError::duplicate_shown(field, shown, "taints must be unique by key and effect pair"));
         }
     }
     errors

@@ -44,6 +44,14 @@ const DEAD_SOURCES: [(&str, &str); 6] = [
     ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
 ];
 
+/// What some sources say when they say nothing.
+const SOURCE_DEFAULTS: [(&str, &str, &str); 4] = [
+    ("iscsi", "iscsiInterface", "default"),
+    ("rbd", "pool", "rbd"),
+    ("rbd", "user", "admin"),
+    ("rbd", "keyring", "/etc/ceph/keyring"),
+];
+
 #[derive(Debug)]
 pub(crate) struct VolumeRules;
 
@@ -82,6 +90,11 @@ impl Rules for VolumeRules {
         set_default(volume, "/spec/volumeMode", "Filesystem");
         if present(volume, "/spec/hostPath").is_some() {
             set_default(volume, "/spec/hostPath/type", "");
+        }
+        for (source, field, value) in SOURCE_DEFAULTS {
+            if present(volume, &format!("/spec/{source}")).is_some() {
+                set_default_text(volume, &format!("/spec/{source}/{field}"), value);
+            }
         }
         set_default_text(volume, "/status/phase", "Pending");
     }

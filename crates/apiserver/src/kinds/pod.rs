@@ -4,7 +4,8 @@
 use super::cells::{self, AGE, Column, NAME};
 use super::labels::{invalid_each, validate_choice};
 use super::read::{
-    copy, insert, items_mut, list, number, present, remove, restore, same, set, set_default, set_default_text, text,
+    copy, entries, insert, items_mut, list, number, present, remove, restore, same, set, set_default, set_default_text,
+    text,
 };
 use super::time::Timestamp;
 use super::{Policy, Rules, meta, names, pod_status, pod_volumes};
@@ -210,7 +211,24 @@ fn validate_containers(pod: &Value) -> Vec<FieldError> {
                 }
                 _ => {}
             }
+            errors.extend(validate_requests(container, &field));
             errors.extend(pod_volumes::validate_mounts(pod, container, &field));
+        }
+    }
+    errors
+}
+
+/// A container may not ask for more than it may have.
+fn validate_requests(container: &Value, field: &str) -> Vec<FieldError> {
+    let limits = container.pointer("/resources/limits");
+    let mut errors = Vec::new();
+    for (resource, request) in entries(container, "/resources/requests") {
+        let limit = limits.and_then(|limits| limits.get(resource)).and_then(cells::as_quantity);
+        if let (Some(asked), Some(limit)) = (cells::as_quantity(request), limit)
+            && asked > limit
+        {
+            let detail = format!("must be less than or equal to {resource} limit of {limit}");
+            errors.push(FieldError::invalid(format!("{field}.resources.requests"), asked.to_string(), detail));
         }
     }
     errors

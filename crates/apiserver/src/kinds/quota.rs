@@ -17,6 +17,19 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// Resources without a prefix that can be limited.
+/// Resources that are numbers of objects.
+const COUNTED: [&str; 10] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+    "count/persistentvolumeclaims",
+];
 const STANDARD: [&str; 19] = [
     "configmaps",
     "cpu",
@@ -107,17 +120,13 @@ fn validate_amounts(quota: &Value, pointer: &str, field: &str) -> Vec<FieldError
         let field = format!("{field}[{resource}]");
         errors.extend(invalid_each(&field, resource, names::qualified(resource)));
         if !resource.contains('/') && !STANDARD.contains(&resource) && !resource.contains("hugepages-") {
-            // A plain amount of storage is a resource of claims, but nothing a quota counts.
-            if resource != "storage" {
-                errors.push(FieldError::invalid(
-                    &field,
-                    resource,
-                    "must be a standard resource type or fully qualified",
-                ));
-            }
             errors.push(FieldError::invalid(&field, resource, "must be a standard resource for quota"));
         }
         errors.extend(cells::validate_not_negative(amount, &field));
+        let whole = as_quantity(amount).is_none_or(|amount| amount.clone().round_up(0) == amount);
+        if COUNTED.contains(&resource) && !whole {
+            errors.push(FieldError::invalid(&field, amount.clone(), "must be an integer"));
+        }
     }
     errors
 }

@@ -70,9 +70,6 @@ impl Rules for AttachmentRules {
 
     fn validate_create(&self, attachment: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_any(attachment);
-        // An absent one was named already.
-        let attacher = Some(text(attachment, "/spec/attacher")).filter(|attacher| !attacher.is_empty());
-        errors.extend(attacher.into_iter().flat_map(|attacher| validate_driver_name(attacher, "spec.attacher")));
         errors.extend(validate_volume_name(attachment));
         errors
     }
@@ -95,9 +92,7 @@ impl Rules for AttachmentRules {
 impl AttachmentRules {
     fn validate_any(&self, attachment: &Value) -> Vec<FieldError> {
         let mut errors = meta::validate_create(attachment, &self.policy());
-        if text(attachment, "/spec/attacher").is_empty() {
-            errors.push(FieldError::required("spec.attacher", ""));
-        }
+        errors.extend(validate_driver_name(text(attachment, "/spec/attacher"), "spec.attacher"));
         errors.extend(validate_source(attachment));
         let node = text(attachment, "/spec/nodeName");
         errors.extend(invalid_each("spec.nodeName", node, names::subdomain(node)));

@@ -96,6 +96,11 @@ impl FieldError {
         Self::new(FieldErrorKind::Duplicate, field, value.into(), "")
     }
 
+    /// A repetition of a value that is shown in another form than its JSON.
+    pub fn duplicate_shown(field: impl Into<String>, value: String, detail: impl Into<String>) -> Self {
+        Self { kind: FieldErrorKind::Duplicate, field: field.into(), value, detail: detail.into() }
+    }
+
     pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::NotFound, field, value.into(), "")
     }

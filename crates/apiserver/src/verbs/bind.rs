@@ -82,7 +82,10 @@ impl Core {
             errors.push(FieldError::required("target.name", ""));
         }
         if !errors.is_empty() {
-            return Err(ApiError::invalid(Resource::new("", "Binding"), name, &errors).into());
+            // The reference does not say whose errors these are.
+            let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            let words = if let [one] = &words[..] { one.clone() } else { format!("[{}]", words.join(", ")) };
+            return Err(ApiError::unclassified(words).into());
         }
         let now = write.now.to_string();
         self.rewrite(write, name, &|pod| bound(pod, name, &node, &now)).await.map(drop)

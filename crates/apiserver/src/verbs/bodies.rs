@@ -53,10 +53,21 @@ impl Given<'_> {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
         for (field, name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
             if text(field).is_empty() {
-                return Err(ApiError::bad_request(format!("Object '{name}' is missing in '{object}'")).into());
+                let kind = &resource.kind;
+                let why = format!("Object '{name}' is missing in '{object}'");
+                let message = format!("the object provided is unrecognized (must be of type {kind}): {why} ({object})");
+                return Err(ApiError::bad_request(message).into());
             }
         }
-        if text("apiVersion") != resource.api_version || text("kind") != resource.kind {
+        if text("apiVersion") != resource.api_version {
+            let message = format!(
+                "the API version in the data ({}) does not match the expected API version ({})",
+                text("apiVersion"),
+                resource.api_version
+            );
+            return Err(ApiError::bad_request(message).into());
+        }
+        if text("kind") != resource.kind {
             let message = format!(
                 "{} in version {:?} cannot be handled as a {}: the endpoint serves {}",
                 text("kind"),

@@ -14,6 +14,8 @@ use crate::schema::types::Type;
 static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::new);
 static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["status"]]));
 static SPEC: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["spec"]]));
+static SPEC_AND_OWNERS: LazyLock<FieldSet> =
+    LazyLock::new(|| FieldSet::of(&[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]));
 static SPEC_AND_METADATA: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["spec"], &["metadata"]]));
 
 /// The fields that writes through an endpoint do not reach, so that nobody owns them through it.
@@ -23,6 +25,7 @@ fn reset(resource: &Resource, endpoint: Endpoint) -> &'static FieldSet {
         Endpoint::Main if resource.subresources.contains(&Subresource::Status) => &STATUS,
         Endpoint::Main => &NOTHING,
         Endpoint::Status if guarded => &SPEC_AND_METADATA,
+        Endpoint::Status if resource.kind == "Pod" => &SPEC_AND_OWNERS,
         Endpoint::Status => &SPEC,
     }
 }

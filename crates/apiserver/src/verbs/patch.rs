@@ -1,6 +1,6 @@
 //! Patch: the four ways to say a change instead of a result.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::bodies::warn_about;
 use super::owners::with_manager;
@@ -43,8 +43,12 @@ impl PatchBody {
         if kind == PatchType::Json {
             return JsonPatch::decode(&value).map(Self::Json).map_err(|error| json_failure(&error).into());
         }
-        let Value::Object(fields) = value else {
-            return Err(undecodable("the patch is not a map".to_owned()).into());
+        let fields = match (value, kind) {
+            (Value::Object(fields), _) => fields,
+            // Nothing is no change to the one, and no patch to the other.
+            (Value::Null, PatchType::Strategic) => Map::new(),
+            (Value::Null, _) => return Err(ApiError::bad_request("Invalid JSON Patch").into()),
+            _ => return Err(undecodable("the patch is not a map".to_owned()).into()),
         };
         check_duplicates(bytes, write, kind, &fields)?;
         Ok(match kind {
@@ -81,6 +85,9 @@ fn configuration(bytes: &[u8], write: &Write<'_>) -> Outcome<Value> {
                 return Err(ApiError::bad_request(message).into());
             }
         }
+    }
+    if config.is_null() {
+        return Err(ApiError::bad_request("invalid object type: /, Kind=").into());
     }
     if !config.is_object() {
         return Err(ApiError::bad_request("error decoding YAML: the configuration is not a map").into());
@@ -183,6 +190,8 @@ impl Patching {
     /// The patched object as one of its kind, with defaults.
     fn decoded(&self, write: &Write<'_>, patched: Value, refuse: &dyn Fn(&str) -> ApiError) -> Outcome<Value> {
         self.check_type(write, &patched, refuse)?;
+        // An empty list does not survive decoding, but here it means something: forget all owners.
+        let forgets = patched.pointer("/metadata/managedFields") == Some(&json!([]));
         let decoded = match (write.resource.table(), write.resource.custom()) {
             (Some(table), _) => decode::from_value(table, patched).map(|decoded| (decoded.object, decoded.problems)),
             (None, Some(custom)) => custom.decode(patched),
@@ -190,6 +199,9 @@ impl Patching {
         };
         let (mut object, problems) = decoded.map_err(|error| refuse(&error.to_string()))?;
         judge(write, problems, refuse)?;
+        if forgets {
+            read::set(&mut object, "/metadata/managedFields", json!([{}]));
+        }
         write.rules.default(&mut object);
         write.warn(meta::deduplicate_owners(&mut object, meta::Moment::Patched).into_iter().collect());
         Ok(object)

@@ -80,6 +80,10 @@ pub(super) fn compare(path: &str, pair: (&Value, &Value), extent: Extent, found:
 /// What an element of a document about kinds is known by.
 fn identity(value: &Value) -> Option<&str> {
     let named = ["name", "resource", "subresource", "version", "groupVersion", "type"];
+    if value.pointer("/versions").is_some() && value.pointer("/metadata") == Some(&serde_json::json!({})) {
+        // The core group has no name.
+        return Some("core");
+    }
     let own = named.iter().find_map(|key| value.get(key).and_then(Value::as_str));
     own.or_else(|| value.pointer("/metadata/name").and_then(Value::as_str))
 }

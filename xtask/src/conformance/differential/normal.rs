@@ -150,9 +150,9 @@ impl Normal {
             Place::Protobuf if NUMBER.is_match(&text) => return "<number>".to_owned(),
             _ => {}
         }
-        let uids = &self.uids;
+        let (uids, names) = (&self.uids, &self.names);
         let text = UID.replace_all(&text, |found: &Captures<'_>| match uids.get(&found[0]) {
-            Some(name) => format!("<uid of {name}>"),
+            Some(name) => format!("<uid of {}>", names.get(name).unwrap_or(name)),
             None => "<uid>".to_owned(),
         });
         let text = MICROTIME.replace_all(&text, "<microtime>");
@@ -198,7 +198,7 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d+$"));
 static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+[ydhms])+$"));
 static VERSION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"((?:resourceVersion\\*":\\*"|resourceVersion:|ResourceVersion in record \(|esource version: |current: |ResourceVersion: "?))\d+"#,
+        r#"((?:resourceVersion\\*":\\*"|resourceVersion:|ResourceVersion in record \(|ResourceVersion in the precondition \(|esource version: |current: |ResourceVersion: "?))\d+"#,
     )
 });
 

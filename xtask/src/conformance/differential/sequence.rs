@@ -92,9 +92,10 @@ impl Writer {
         let options = [
             None,
             None,
-            Some(json!({"propagationPolicy": "Foreground"})),
-            Some(json!({"propagationPolicy": "Orphan"})),
+            // Other policies leave work for a garbage collector, which only one of the servers has.
             Some(json!({"propagationPolicy": "Background"})),
+            Some(json!({"propagationPolicy": "Foreground", "dryRun": ["All"]})),
+            Some(json!({"propagationPolicy": "Orphan", "dryRun": ["All"]})),
             Some(json!({"gracePeriodSeconds": 0})),
             Some(json!({"dryRun": ["All"]})),
             Some(json!({"preconditions": {"uid": "abc"}})),

@@ -195,6 +195,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
         match self.ty {
             Type::Bool | Type::SchemaOr(SchemaOr::Bool) => Ok(Value::from(value)),
+            // Quantities read themselves, so anything that is not text or a number is a quantity of a wrong form.
+            Type::Quantity => self.quantity(&value.to_string()),
             _ => Err(self.mismatch("bool")),
         }
     }

@@ -24,6 +24,8 @@ pub const MAGIC: [u8; 4] = *b"k8s\0";
 pub enum ProtoError {
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Magic,
+    #[error("empty data")]
+    Empty,
     #[error("unexpected EOF")]
     Truncated,
     #[error("proto: integer overflow")]

@@ -30,6 +30,9 @@ pub struct Envelope<'a> {
 
 /// Opens the envelope of a body.
 pub fn open(body: &[u8]) -> Result<Envelope<'_>, ProtoError> {
+    if body.is_empty() {
+        return Err(ProtoError::Empty);
+    }
     let mut fields = Fields::new(body.strip_prefix(&MAGIC).ok_or(ProtoError::Magic)?);
     let mut envelope = Envelope { api_version: String::new(), kind: String::new(), raw: &[] };
     while let Some((number, payload)) = fields.next()? {
