@@ -182,7 +182,7 @@ async fn send(api: &Api, step: &Step) -> Option<Answer> {
         Caller::Remote => api.service(),
         Caller::Certificate(text) => {
             let bytes = STANDARD.decode(text).unwrap_or_default();
-            api.service().for_peer(Some(PeerCertificate(bytes.into())))
+            api.service().for_peer(Some(PeerCertificate::Ours(bytes.into())))
         }
     };
     let response = service.oneshot(request).await.unwrap_or_else(|never| match never {});

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use apiserver::store::{Expect, History, Key, Options, Store, Write, restore, salvage};
+use apiserver::store::{Backup, Expect, History, Key, Options, Store, UnixMillis, Write, restore, salvage};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rusqlite::{Connection, named_params};
@@ -67,20 +67,40 @@ pub fn run(edits: &[Edit]) -> io::Result<Reception> {
     }
     let mut said = Vec::new();
     said.push(
-        salvage(&dir, &saved)
+        salvage(&dir, &saved, NOW)
             .map_or_else(|error| short(&error.to_string()), |salvaged| format!("saved {}", salvaged.objects)),
     );
-    said.push(restore(&dir, &restored).map_or_else(|error| short(&error.to_string()), |_| "restored".to_owned()));
     for dir in [&dir, &saved] {
         if !dir.exists() {
             continue;
         }
         match Store::open(dir, options()) {
-            Ok(store) => said.extend(serve(store)),
+            Ok(store) => {
+                said.push(carry(&store, &restored));
+                said.extend(serve(store));
+            }
             Err(error) => said.push(short(&error.to_string())),
         }
     }
     Ok(Reception { said })
+}
+
+/// The time of a salvage or a restore.
+const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+
+/// Whatever could be opened can be backed up, and restored from its backup.
+fn carry(store: &Store, to: &Path) -> String {
+    if to.exists() {
+        return "restored before".to_owned();
+    }
+    let bytes: Vec<u8> = store.snapshot().into_pieces().flatten().collect();
+    match Backup::read(bytes.as_slice()) {
+        Ok(backup) => match restore(&backup.snapshot, to, NOW) {
+            Ok(_) => "restored".to_owned(),
+            Err(error) => short(&error.to_string()),
+        },
+        Err(error) => panic!("a fresh backup cannot be read: {error}"),
+    }
 }
 
 /// What the rows hold is decoded when somebody asks for it.
