@@ -277,6 +277,19 @@ async fn a_revision_that_no_store_reaches_is_damage() {
 }
 
 #[tokio::test]
+async fn objects_are_saved_also_when_the_account_of_them_is_damaged() {
+    let dir = TempDir::new().unwrap();
+    let (live, saved) = (dir.path().join("live"), dir.path().join("saved"));
+    write_one(&live).await;
+    change_text(&live.join("store.db"), "\"uuid\":", "\"uuiD\":");
+    let salvaged = salvage(&live, &saved, NOW).unwrap();
+    assert_eq!(salvaged.objects, 1);
+    assert!(matches!(salvaged.damage[..], [Damage::Row { table: "meta", .. }]), "{:?}", salvaged.damage);
+    let store = open(&saved);
+    assert!(store.get(&pod("a")).is_some() && !store.uuid().is_empty(), "under a new name");
+}
+
+#[tokio::test]
 async fn nothing_left_is_an_error_and_not_an_empty_store() {
     let dir = TempDir::new().unwrap();
     let (live, saved) = (dir.path().join("live"), dir.path().join("saved"));
