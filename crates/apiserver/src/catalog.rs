@@ -92,7 +92,7 @@ impl Resource {
             ("apiextensions.k8s.io", "CustomResourceDefinition") => Some(crd::RULES),
             (group, kind) => kinds::rules_for(group, kind),
         };
-        let question = row.rules.persistence == Persistence::Virtual;
+        let question = row.persistence == Persistence::Virtual;
         // A binding is posted below its pod; the resource of that name is a leftover nobody uses.
         if (rules.is_none() && !question) || row.resource == "bindings" {
             return None;
@@ -193,12 +193,12 @@ impl Resource {
     }
 
     pub fn is_question(&self) -> bool {
-        matches!(&self.nature, Nature::BuiltIn { row, .. } if row.rules.persistence == Persistence::Virtual)
+        matches!(&self.nature, Nature::BuiltIn { row, .. } if row.persistence == Persistence::Virtual)
     }
 
     /// Whether the store forgets its objects by itself.
     pub fn expires(&self) -> bool {
-        matches!(&self.nature, Nature::BuiltIn { row, .. } if row.rules.persistence == Persistence::Expiring)
+        matches!(&self.nature, Nature::BuiltIn { row, .. } if row.persistence == Persistence::Expiring)
     }
 
     pub fn allows(&self, verb: &str) -> bool {
@@ -417,18 +417,45 @@ mod tests {
         }
     }
 
+    /// Fact 6.
     #[test]
-    fn rows_and_rules_agree() {
+    fn deletes_answer_the_object_for_these_kinds_and_a_status_for_the_others() {
+        let object = with_policy(|policy| policy.delete_answer == kinds::DeleteAnswer::Object);
+        let expected = [
+            "Namespace",
+            "PersistentVolumeClaim",
+            "PersistentVolume",
+            "Pod",
+            "ResourceQuota",
+            "ServiceAccount",
+            "CSIDriver",
+            "CSINode",
+            "StorageClass",
+            "VolumeAttachment",
+            "VolumeAttributesClass",
+        ];
+        assert_eq!(object, expected);
+    }
+
+    /// Section 4.2.
+    #[test]
+    fn only_leases_events_limit_ranges_and_roles_are_created_by_put() {
+        let creating = with_policy(|policy| policy.missing == kinds::Missing::Created);
+        let expected = ["Event", "LimitRange", "ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role", "Lease"];
+        assert_eq!(creating, expected);
+    }
+
+    fn with_policy(wanted: impl Fn(&kinds::Policy) -> bool) -> Vec<&'static str> {
+        let kinds =
+            built_in().stored().filter(|resource| resource.rules().is_some_and(|rules| wanted(&rules.policy())));
+        kinds.map(|resource| resource.kind.as_str()).collect()
+    }
+
+    #[test]
+    fn rows_and_rules_agree_about_namespaces() {
         for resource in built_in().stored() {
-            let Nature::BuiltIn { row, rules: Some(rules) } = &resource.nature else { continue };
-            let (policy, kind) = (rules.policy(), &resource.kind);
-            assert_eq!(policy.scope == kinds::Scope::Namespaced, resource.namespaced, "{kind}");
-            let creates = row.rules.put_missing == crate::schema::kinds::PutMissing::Creates;
-            assert_eq!(policy.missing == kinds::Missing::Created, creates, "{kind}");
-            let refused = row.rules.blind_update == crate::schema::kinds::BlindUpdate::Refused;
-            assert_eq!(policy.versionless == kinds::Versionless::Refused, refused, "{kind}");
-            let status = row.rules.delete_answer == crate::schema::kinds::DeleteAnswer::Status;
-            assert_eq!(policy.delete_answer == kinds::DeleteAnswer::Status, status, "{kind}");
+            let Some(rules) = resource.rules() else { continue };
+            assert_eq!(rules.policy().scope == kinds::Scope::Namespaced, resource.namespaced, "{}", resource.kind);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Names that clients and controllers write into objects: labels, annotations, finalizers, secret types. Declared once.
 
 pub(crate) const ACCOUNT_MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+pub(crate) const APPROVED: &str = "api-approved.kubernetes.io";
 pub(crate) const ARCH: &str = "kubernetes.io/arch";
 pub(crate) const AUTHENTICATION_PREFIX: &str = "authentication.kubernetes.io/";
 pub(crate) const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
@@ -16,6 +17,8 @@ pub(crate) const BOOTSTRAPPING: &str = "kubernetes.io/bootstrapping";
 pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 pub(crate) const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
+/// On what the server installed by itself: a digest of the spec as it was then.
+pub(crate) const INSTALLED_SPEC: &str = "orlop.dev/installed-spec";
 pub(crate) const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub(crate) const MIRROR_POD: &str = "kubernetes.io/config.mirror";

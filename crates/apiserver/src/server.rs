@@ -1,7 +1,8 @@
 //! The service behind a socket: TLS, HTTP/1.1 and HTTP/2, bounded in every direction, and a stop that lets answers
 //! finish.
 //!
-//! A client certificate is asked for and never required: who shows none is anonymous until a token says otherwise.
+//! A client certificate is asked for and never required: who shows none is anonymous until a token says otherwise, and
+//! who shows one of somebody else is answered with 401 ([`crate::peer`]).
 
 use std::io;
 use std::sync::Arc;
@@ -11,23 +12,43 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{PeerCertificate, Service};
+use crate::http::Service;
+use crate::peer::Clients;
 
 /// A connection that has not finished its handshake by then is dropped.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The headers of one request, and their count.
 const HEADER_BYTES: usize = 64 * 1024;
 const HEADER_COUNT: usize = 128;
-/// Connections at the same time; more wait in the kernel's queue.
-const CONNECTIONS: usize = 2048;
 /// Streams of one HTTP/2 connection at the same time.
 const STREAMS: u32 = 250;
+
+/// How much of it at the same time, and for how long at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at the same time; more wait in the kernel's queue.
+    pub connections: usize,
+    /// How long requests may finish after the signal to stop.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 2048, grace: Duration::from_secs(5) }
+    }
+}
+
+/// How the server speaks TLS, and what it thinks of the certificates of clients.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    config: Arc<rustls::ServerConfig>,
+    clients: Clients,
+}
 
 /// The keys a TLS server needs.
 pub struct TlsKeys {
@@ -53,45 +74,39 @@ pub enum TlsError {
 }
 
 /// How the server speaks TLS: 1.2 and 1.3 with ring, HTTP/2 preferred.
-pub fn tls(keys: TlsKeys) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+pub fn tls(keys: TlsKeys) -> Result<Tls, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(keys.client_ca).map_err(|error| TlsError::ClientCa(error.into()))?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()
-        .map_err(|error| TlsError::ClientCa(error.into()))?;
+    let clients = Clients::of(keys.client_ca, &provider).map_err(TlsError::ClientCa)?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(TlsError::ServerKey)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(clients.asker())
         .with_single_cert(keys.chain, keys.key)
         .map_err(TlsError::ServerKey)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Tls { config: Arc::new(config), clients })
 }
 
-/// Serves until `stop` is ready. Then readiness fails, watches end, and requests get `grace` to finish.
+/// Serves until `stop` is ready. Then readiness fails, watches end, and requests get their grace to finish.
 pub async fn serve(
     listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
+    tls: Tls,
     service: Service,
     stop: impl Future<Output = ()>,
-    grace: Duration,
+    limits: Limits,
 ) -> io::Result<()> {
-    let acceptor = TlsAcceptor::from(tls);
     let connections = GracefulShutdown::new();
-    let seats = Arc::new(Semaphore::new(CONNECTIONS));
+    let seats = Arc::new(Semaphore::new(limits.connections));
     let mut stop = std::pin::pin!(stop);
     loop {
         let seat = tokio::select! {
             () = &mut stop => break,
             seat = Arc::clone(&seats).acquire_owned() => seat.map_err(io::Error::other)?,
         };
-        let stream = tokio::select! {
+        let (stream, address) = tokio::select! {
             () = &mut stop => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok((stream, peer)) => (stream, peer.ip()),
                 Err(error) => {
                     // Running out of file descriptors passes; spinning on it would not help it to.
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -100,36 +115,33 @@ pub async fn serve(
                 }
             },
         };
-        let (acceptor, service, watcher) = (acceptor.clone(), service.clone(), connections.watcher());
+        let (tls, watcher) = (tls.clone(), connections.watcher());
+        let service = service.clone().from_address(address);
         tokio::spawn(async move {
-            converse(stream, acceptor, service, watcher).await;
+            converse(stream, tls, service, watcher).await;
             drop(seat);
         });
     }
     drop(listener);
     service.stop();
-    if tokio::time::timeout(grace, connections.shutdown()).await.is_err() {
+    if tokio::time::timeout(limits.grace, connections.shutdown()).await.is_err() {
         tracing::warn!("connections were cut at the end of their time");
     }
     Ok(())
 }
 
 /// One connection from handshake to end. What goes wrong on it concerns nobody else.
-async fn converse(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
-    service: Service,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
+async fn converse(stream: TcpStream, tls: Tls, service: Service, watcher: hyper_util::server::graceful::Watcher) {
     // Watch events are small and must not wait for more.
     let _ = stream.set_nodelay(true);
+    let acceptor = TlsAcceptor::from(tls.config);
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let service = service.for_peer(certificate.map(|certificate| PeerCertificate(certificate.as_ref().into())));
+    let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let service = service.for_peer(tls.clients.judge(shown, service.now()));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()

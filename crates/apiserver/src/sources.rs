@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
+use tokio::time::Instant;
+
 use crate::store::UnixMillis;
 
 /// The time of day.
@@ -59,6 +61,27 @@ impl Clock for ManualClock {
     }
 }
 
+/// A clock that goes with the runtime's time: where that is paused, a day passes as fast as the day's work is done.
+#[derive(Debug)]
+pub struct RuntimeClock {
+    at: UnixMillis,
+    since: Instant,
+}
+
+impl RuntimeClock {
+    /// It is `now` at this moment, and later as the runtime says.
+    pub fn starting_at(now: UnixMillis) -> Self {
+        Self { at: now, since: Instant::now() }
+    }
+}
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> UnixMillis {
+        let passed = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        UnixMillis(self.at.0.saturating_add(passed))
+    }
+}
+
 /// Bytes that depend on nothing but a seed: for simulations, where uids must repeat. Never for keys or tokens.
 #[derive(Debug)]
 pub struct SeededEntropy(Mutex<u64>);
@@ -110,6 +133,13 @@ mod tests {
         assert_eq!(uuid.len(), 36);
         assert_eq!(uuid.as_bytes()[14], b'4');
         assert!(b"89ab".contains(&uuid.as_bytes()[19]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_of_a_paused_runtime_goes_with_its_sleepers() {
+        let clock = RuntimeClock::starting_at(UnixMillis(5));
+        tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+        assert_eq!(clock.now(), UnixMillis(3_600_005));
     }
 
     #[test]

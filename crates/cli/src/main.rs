@@ -2,6 +2,7 @@
 
 mod api;
 mod csi;
+mod data;
 mod driver;
 
 use std::process::ExitCode;
@@ -19,6 +20,10 @@ struct Orlop {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Api(api::Args),
+    Backup(data::BackupArgs),
+    Restore(data::RestoreArgs),
+    Check(data::CheckArgs),
+    Salvage(data::SalvageArgs),
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
     FreezeGuard(driver::GuardArgs),
@@ -27,6 +32,10 @@ enum Command {
 fn main() -> ExitCode {
     match Orlop::parse().command {
         Command::Api(args) => api::run(args),
+        Command::Backup(args) => data::backup(&args),
+        Command::Restore(args) => data::restore(&args),
+        Command::Check(args) => data::check(&args),
+        Command::Salvage(args) => data::salvage(&args),
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
         Command::FreezeGuard(args) => driver::guard(&args),

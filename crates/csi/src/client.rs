@@ -7,10 +7,14 @@ use std::convert::Infallible;
 use std::future::ready;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use futures_util::stream;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
 use tonic::service::Routes;
 use tonic::transport::{Channel, Server};
 use tower::service_fn;
@@ -89,6 +93,60 @@ pub async fn connect(endpoint: &Endpoint) -> Result<Channel, ConnectError> {
         .connect_with_connector(connector(endpoint.clone(), Some(socket)))
         .await
         .map_err(|source| ConnectError::Handshake { endpoint: endpoint.clone(), source })
+}
+
+/// Connects to a plugin once. When the connection ends, `lost` resolves and all calls fail: the channel does not connect
+/// again, because the plugin behind a new connection may be another one.
+pub async fn connect_once(endpoint: &Endpoint) -> Result<(Channel, Lost), ConnectError> {
+    let (held, receiver) = oneshot::channel();
+    let mut socket = Some(Guarded { socket: dial(endpoint).await?, _held: held });
+    let named = endpoint.clone();
+    let connector = service_fn(move |_: http::Uri| {
+        let gone = || ConnectError::Io { endpoint: named.clone(), source: io::ErrorKind::NotConnected.into() };
+        ready(socket.take().map(TokioIo::new).ok_or_else(gone))
+    });
+    let channel = channel()
+        .connect_with_connector(connector)
+        .await
+        .map_err(|source| ConnectError::Handshake { endpoint: endpoint.clone(), source })?;
+    Ok((channel, Lost(receiver)))
+}
+
+/// Resolves when the connection has ended, whoever ended it.
+#[derive(Debug)]
+pub struct Lost(oneshot::Receiver<Infallible>);
+
+impl Future for Lost {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(context).map(drop)
+    }
+}
+
+/// A socket whose end is noticed by whoever waits for `Lost`.
+struct Guarded {
+    socket: Socket,
+    _held: oneshot::Sender<Infallible>,
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Guarded {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(context, from)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
 }
 
 /// A channel that connects at its first call, so the plugin need not run yet.

@@ -30,7 +30,7 @@ pub mod listen;
 mod redact;
 mod socket;
 
-pub use client::{ConnectError, connect, connect_lazy, in_memory};
+pub use client::{ConnectError, Lost, connect, connect_lazy, connect_once, in_memory};
 pub use endpoint::{Endpoint, EndpointError};
 pub use listen::{BindError, Listener, Peer, SocketMode};
 pub use redact::{REDACTED, TOKEN_KEYS};

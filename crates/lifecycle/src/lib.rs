@@ -1,1 +1,14 @@
 //! The decisions of a volume's life: pure functions from what was observed to what to do, with the reason.
+//!
+//! One folder per step, in the order a claim meets them. Nothing here can do I/O, read a clock or draw a random number:
+//! time and chance come in as data. The acting halves are in `control` and `node`.
+
+pub mod bind;
+pub mod decision;
+pub mod ephemeral;
+pub mod migration;
+pub mod outcome;
+pub mod protect;
+pub mod release;
+
+pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};

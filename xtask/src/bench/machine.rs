@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::report::Table;
 
 /// Machine, date and versions, without anything that names this very machine.
-pub(super) fn describe(driver: &Path) -> String {
+pub(super) fn describe(orlop: &Path, peers: &[(&str, String)]) -> String {
     let mut table = Table::new(&["measured on", ""]);
     let mut row = |name: &str, value: String| table.row(&[name.to_owned(), value]);
     let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
@@ -16,12 +16,15 @@ pub(super) fn describe(driver: &Path) -> String {
     row("kernel", rustix::system::uname().release().to_string_lossy().into_owned());
     row("disk", said("stat", &["-f", "-c", "%T", &crate::target().display().to_string()]));
     row("date", said("date", &["-u", "+%Y-%m-%d"]));
-    row("orlop", said(&driver.display().to_string(), &["--version"]));
+    row("orlop", said(&orlop.display().to_string(), &["--version"]));
     row("rustc", said("rustc", &["--version"]));
+    for (name, version) in peers {
+        row(name, version.clone());
+    }
     table.text()
 }
 
-fn said(program: &str, args: &[&str]) -> String {
+pub(super) fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     text.unwrap_or_else(|_| "unknown".to_owned())

@@ -2,9 +2,12 @@
 //!
 //! A bench runs in a release build of itself: an unoptimised client would measure itself.
 
+mod api;
 mod calls;
+mod comparison;
 mod driver;
 mod machine;
+mod memory;
 mod numbers;
 mod subject;
 
@@ -22,6 +25,8 @@ pub(crate) struct Args {
 enum What {
     /// `orlop driver`: snapshots, creation, round trips, memory, staging; beside the Go host-path driver if possible.
     Driver(driver::Args),
+    /// `orlop api`: creates, lists, watches, memory, start; beside kube-apiserver with etcd if possible.
+    Api(api::Args),
 }
 
 pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
@@ -33,5 +38,6 @@ pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
     }
     match what {
         What::Driver(args) => driver::run(args).await,
+        What::Api(args) => api::run(args).await,
     }
 }

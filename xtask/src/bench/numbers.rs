@@ -49,6 +49,8 @@ impl Unit {
 pub(super) enum Goal {
     AtMost(f64),
     AtLeast(f64),
+    /// This many times better than the peer in the same run.
+    TimesPeer(f64),
     /// Measured for information.
     Open,
 }
@@ -58,15 +60,18 @@ impl Goal {
         match self {
             Self::AtMost(limit) => format!("<= {}", unit.show(limit)),
             Self::AtLeast(limit) => format!(">= {}", unit.show(limit)),
+            Self::TimesPeer(times) => format!(">= {times}x"),
             Self::Open => "-".to_owned(),
         }
     }
 
-    pub(super) fn is_met(self, value: f64) -> bool {
+    /// `None` if there is no number to judge by. `ratio` is how many times better than the peer's the value is.
+    pub(super) fn is_met(self, value: Option<f64>, ratio: Option<f64>) -> Option<bool> {
         match self {
-            Self::AtMost(limit) => value <= limit,
-            Self::AtLeast(limit) => value >= limit,
-            Self::Open => true,
+            Self::AtMost(limit) => value.map(|value| value <= limit),
+            Self::AtLeast(limit) => value.map(|value| value >= limit),
+            Self::TimesPeer(times) => ratio.map(|ratio| ratio >= times),
+            Self::Open => Some(true),
         }
     }
 }
@@ -94,7 +99,10 @@ mod tests {
 
     #[test]
     fn a_goal_is_met_at_its_limit() {
-        assert!(Goal::AtMost(5.0).is_met(5.0) && !Goal::AtMost(5.0).is_met(5.1));
-        assert!(Goal::AtLeast(500.0).is_met(500.0) && !Goal::AtLeast(500.0).is_met(499.0));
+        let met = |goal: Goal, value: f64| goal.is_met(Some(value), None);
+        assert_eq!([5.0, 5.1].map(|value| met(Goal::AtMost(5.0), value)), [Some(true), Some(false)]);
+        assert_eq!([500.0, 499.0].map(|value| met(Goal::AtLeast(500.0), value)), [Some(true), Some(false)]);
+        assert_eq!(Goal::TimesPeer(10.0).is_met(Some(1.0), Some(10.0)), Some(true));
+        assert_eq!(Goal::TimesPeer(10.0).is_met(Some(1.0), None), None, "without a peer nobody knows");
     }
 }

@@ -65,6 +65,16 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// The next piece of the body as it came; `None` at its end. Not to be mixed with [`Stream::line`].
+    pub(crate) async fn piece(&mut self) -> anyhow::Result<Option<Bytes>> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(data) = frame.context("reading a stream")?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+
     /// The next line without its end; `None` when the server has ended the stream.
     pub(crate) async fn line(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
         loop {
@@ -117,6 +127,19 @@ impl Client {
             idle.push(sender);
         }
         Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+    }
+
+    /// As [`Client::ask`], but only counts the bytes of the body: for answers whose size is the point.
+    pub(crate) async fn weigh(&self, question: &Question) -> anyhow::Result<(u16, usize)> {
+        let (response, sender) = self.send(question).await?;
+        let (status, mut body, mut bytes) = (response.status().as_u16(), response.into_body(), 0);
+        while let Some(frame) = body.frame().await {
+            bytes += frame.context("reading an answer")?.data_ref().map_or(0, Bytes::len);
+        }
+        if let Ok(mut idle) = self.idle.lock() {
+            idle.push(sender);
+        }
+        Ok((status, bytes))
     }
 
     /// Sends a request whose answer does not end, on a connection of its own.

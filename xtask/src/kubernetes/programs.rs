@@ -74,6 +74,16 @@ impl Programs {
         Ok(Self { paths })
     }
 
+    /// Programs that somebody built, in one folder under their own names.
+    pub(crate) fn found_in(folder: &Path, wanted: &[Program]) -> anyhow::Result<Self> {
+        let place = |program: &Program| {
+            let place = folder.join(program.name());
+            anyhow::ensure!(place.is_file(), "there is no {} in {}", program.name(), folder.display());
+            Ok((*program, place))
+        };
+        Ok(Self { paths: wanted.iter().map(place).collect::<anyhow::Result<_>>()? })
+    }
+
     /// Where a program is; an error if it was not among the wanted.
     pub(crate) fn path(&self, program: Program) -> anyhow::Result<&Path> {
         self.paths.get(&program).map(PathBuf::as_path).with_context(|| format!("{} was not built", program.name()))

@@ -1,5 +1,6 @@
 //! Admission: what the server changes or refuses because of *other* objects. Each plugin is a pure decision over injected
-//! look-ups. [`mutate`] runs before validation, [`validate`] after it, with quota last because it alone leaves a trace.
+//! look-ups. [`mutate`] runs before validation, [`validate`] after it, with quota last
+//! because it alone leaves a trace.
 
 mod limits;
 mod namespaces;
@@ -8,6 +9,7 @@ mod pods;
 mod quota;
 mod service_account;
 mod storage;
+pub(crate) mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -72,15 +74,14 @@ pub fn mutate(
     namespaces::check(request, lookup)?;
     service_account::mutate(request, object, lookup, pick)?;
     nodes::taint(request, object);
-    pods::prioritise(request, object);
-    pods::tolerate(request, object);
+    pods::mutate(request, object)?;
     storage::default_class(request, object, lookup);
     storage::protect(request, object);
     Ok(())
 }
 
-/// The plugins that only judge, in the reference's order. The answer is what to write to quotas before the object is
-/// stored; a dry run charges nothing.
+/// The plugins that only judge, in the reference's order. The answer is what to write to quotas together with the
+/// object; a dry run charges nothing.
 pub fn validate(request: &Request<'_>, object: &Value, lookup: &dyn Lookup) -> Result<Vec<Charge>, ApiError> {
     limits::check(request, object, lookup)?;
     storage::check_resize(request, object, lookup)?;

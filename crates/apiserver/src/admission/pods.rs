@@ -1,44 +1,77 @@
-//! What a cluster without further policy gives every pod: the priority of no class, and patience with nodes that fail.
+//! Priority and DefaultTolerationSeconds, for pods: how important a pod is, and how long it stays on a node that fails.
 
-use super::{Operation, Request};
-use crate::keys::{NODE_NOT_READY, NODE_UNREACHABLE};
-use crate::kinds::read::{list, present, set, set_default, text};
 use serde_json::{Value, json};
 
-/// How long a pod stays on a node that does not answer.
-const PATIENCE_SECONDS: i64 = 300;
-const EVICTS: &str = "NoExecute";
+use super::{Operation, Request};
+use crate::keys;
+use crate::kinds::read::{list, number, optional_text, present, restore, set, text};
+use crate::status::ApiError;
 
-/// DefaultTolerationSeconds: a pod that says nothing about failing nodes waits for them a while.
-pub(super) fn tolerate(request: &Request<'_>, pod: &mut Value) {
-    if !request.is(Operation::Create, "", "pods") && !request.is(Operation::Update, "", "pods") {
-        return;
+/// How long a pod stays on a node that is not ready or cannot be reached, unless it says otherwise.
+const TOLERATED_SECONDS: i64 = 300;
+/// The classes that every cluster has. Others would be objects of a kind that is not served.
+const CLASSES: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+const PREEMPTION: &str = "PreemptLowerPriority";
+
+pub(super) fn mutate(request: &Request<'_>, pod: &mut Value) -> Result<(), ApiError> {
+    if !request.is_any("", "pods") || !request.subresource.is_empty() {
+        return Ok(());
     }
+    match (request.operation, request.old) {
+        (Operation::Create, _) => prioritize(request, pod)?,
+        (Operation::Update, Some(old)) => {
+            for field in ["/spec/priority", "/spec/preemptionPolicy"] {
+                if present(pod, field).is_none() {
+                    restore(pod, old, field);
+                }
+            }
+        }
+        (Operation::Update, None) | (Operation::Delete, _) => return Ok(()),
+    }
+    tolerate(pod);
+    Ok(())
+}
+
+/// A pod may repeat what its class says, and nothing else.
+fn prioritize(request: &Request<'_>, pod: &mut Value) -> Result<(), ApiError> {
+    let class = text(pod, "/spec/priorityClassName");
+    let priority = match CLASSES.iter().find(|(name, _)| *name == class) {
+        Some((_, priority)) => *priority,
+        None if class.is_empty() => 0,
+        None => return Err(request.forbidden(&format!("no PriorityClass with name {class} was found"))),
+    };
+    const COMPUTED: &str = "must not be provided in pod spec; priority admission controller computed";
+    if let Some(given) = number(pod, "/spec/priority").filter(|given| *given != priority) {
+        let why =
+            format!("the integer value of priority ({given}) {COMPUTED} {priority} from the given PriorityClass name");
+        return Err(request.forbidden(&why));
+    }
+    if let Some(given) = optional_text(pod, "/spec/preemptionPolicy").filter(|given| *given != PREEMPTION) {
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) {COMPUTED} {PREEMPTION} from the given PriorityClass name"
+        );
+        return Err(request.forbidden(&why));
+    }
+    set(pod, "/spec/priority", priority);
+    set(pod, "/spec/preemptionPolicy", PREEMPTION);
+    Ok(())
+}
+
+fn tolerate(pod: &mut Value) {
     let mut tolerations = list(pod, "/spec/tolerations").to_vec();
-    for taint in [NODE_NOT_READY, NODE_UNREACHABLE] {
-        let said = tolerations.iter().any(|toleration| {
-            ["", taint].contains(&text(toleration, "/key")) && ["", EVICTS].contains(&text(toleration, "/effect"))
-        });
-        if !said {
+    let before = tolerations.len();
+    for taint in [keys::NODE_NOT_READY, keys::NODE_UNREACHABLE] {
+        let covers = |toleration: &Value| {
+            let (key, effect) = (text(toleration, "/key"), text(toleration, "/effect"));
+            (key.is_empty() || key == taint) && (effect.is_empty() || effect == "NoExecute")
+        };
+        if !tolerations[..before].iter().any(covers) {
             tolerations.push(json!({
-                "key": taint, "operator": "Exists", "effect": EVICTS, "tolerationSeconds": PATIENCE_SECONDS,
+                "key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_SECONDS,
             }));
         }
     }
-    set(pod, "/spec/tolerations", tolerations);
-}
-
-/// Priority: there are no classes here, so every pod has the same. An update that leaves it out keeps it.
-pub(super) fn prioritise(request: &Request<'_>, pod: &mut Value) {
-    if let Some(old) = request.old.filter(|_| request.is(Operation::Update, "", "pods")) {
-        for field in ["/spec/priority", "/spec/preemptionPolicy"] {
-            if let Some(value) = present(old, field).filter(|_| present(pod, field).is_none()).cloned() {
-                set(pod, field, value);
-            }
-        }
-    }
-    if request.is(Operation::Create, "", "pods") && text(pod, "/spec/priorityClassName").is_empty() {
-        set_default(pod, "/spec/priority", 0);
-        set_default(pod, "/spec/preemptionPolicy", "PreemptLowerPriority");
+    if tolerations.len() > before {
+        set(pod, "/spec/tolerations", tolerations);
     }
 }

@@ -1,18 +1,15 @@
-//! ResourceQuota, for claims: what a claim adds is compared with what each quota's status says is used, and charged to
-//! it. A quota whose status nobody filled in yet refuses nothing.
+//! ResourceQuota: what a write adds is compared with what each quota's status says is used, and charged to it. A quota
+//! whose status nobody filled in yet refuses nothing.
 
+use super::usage::{self, Usage};
 use super::{Lookup, Operation, Request};
-use crate::kinds::read::{entries, list, name, present, set, text, texts, unchanged};
-use crate::kinds::{as_quantity, class, quantity};
-use crate::schema::quantity::{Format, Quantity};
+use crate::kinds::as_quantity;
+use crate::kinds::read::{entries, name, set, unchanged};
+use crate::schema::quantity::Quantity;
 use crate::status::ApiError;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 
-/// What a claim uses, by the key a quota limits it with.
-type Usage = BTreeMap<String, Quantity>;
-
-/// A quota with its new usage: write its status before the object is stored.
+/// A quota with its new usage, to be written together with the object that uses it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Charge {
     pub namespace: String,
@@ -21,15 +18,19 @@ pub struct Charge {
     pub quota: Value,
 }
 
-pub(super) fn check(request: &Request<'_>, claim: &Value, lookup: &dyn Lookup) -> Result<Vec<Charge>, ApiError> {
-    if !concerns(request, claim) {
+pub(super) fn check(request: &Request<'_>, object: &Value, lookup: &dyn Lookup) -> Result<Vec<Charge>, ApiError> {
+    if !concerns(request, object) {
         return Ok(Vec::new());
     }
     let mut quotas = lookup.list("ResourceQuota", request.namespace);
     quotas.sort_by(|left, right| name(left).cmp(name(right)));
     let mut charges = Vec::new();
     for mut quota in quotas {
-        let delta = difference(usage_in_scope(claim, &quota), old_usage(request, &quota));
+        let before = match (request.operation, request.old) {
+            (Operation::Update, Some(old)) => usage::of(request.resource, old, &quota),
+            _ => Usage::new(),
+        };
+        let delta = difference(usage::of(request.resource, object, &quota), before);
         let limited: Usage = delta.into_iter().filter(|(key, _)| hard(&quota, key).is_some()).collect();
         if limited.is_empty() {
             continue;
@@ -41,59 +42,25 @@ pub(super) fn check(request: &Request<'_>, claim: &Value, lookup: &dyn Lookup) -
     Ok(charges)
 }
 
-/// Creates and updates count; a status update only when it changes what is charged.
-fn concerns(request: &Request<'_>, claim: &Value) -> bool {
-    if !request.is_any("", "persistentvolumeclaims") {
+/// Creates of everything in a namespace count. Of claims updates do, too, and status updates that change what is charged.
+fn concerns(request: &Request<'_>, object: &Value) -> bool {
+    if request.namespace.is_empty() || !usage::is_counted(request.resource) {
         return false;
     }
+    let claim = request.is_any("", "persistentvolumeclaims");
     match (request.operation, request.subresource, request.old) {
-        (Operation::Create, "", _) | (Operation::Update, "", Some(_)) => true,
-        (Operation::Update, "status", Some(old)) => {
+        (Operation::Create, "", _) => true,
+        (Operation::Update, "", Some(_)) => claim,
+        (Operation::Update, "status", Some(old)) if claim => {
             let charged = [
                 "/status/allocatedResources",
                 "/status/currentVolumeAttributesClassName",
                 "/status/modifyVolumeStatus",
             ];
-            charged.iter().any(|pointer| !unchanged(claim, old, pointer))
+            charged.iter().any(|pointer| !unchanged(object, old, pointer))
         }
         _ => false,
     }
-}
-
-fn old_usage(request: &Request<'_>, quota: &Value) -> Usage {
-    match (request.operation, request.old) {
-        (Operation::Update, Some(old)) => usage_in_scope(old, quota),
-        _ => Usage::new(),
-    }
-}
-
-fn usage_in_scope(claim: &Value, quota: &Value) -> Usage {
-    if in_scope(claim, quota) { usage(claim) } else { Usage::new() }
-}
-
-fn usage(claim: &Value) -> Usage {
-    let one = || Quantity::from_integer(1, Format::DecimalSi);
-    let mut usage =
-        Usage::from([("persistentvolumeclaims".into(), one()), ("count/persistentvolumeclaims".into(), one())]);
-    let asked = quantity(claim, "/spec/resources/requests/storage");
-    let allocated = quantity(claim, "/status/allocatedResources/storage");
-    let class = class(claim);
-    let of_class = |what: &str| format!("{class}.storageclass.storage.k8s.io/{what}");
-    if !class.is_empty() {
-        usage.insert(of_class("persistentvolumeclaims"), one());
-    }
-    if let Some(size) = asked.max(allocated).as_ref().and_then(whole_bytes) {
-        if !class.is_empty() {
-            usage.insert(of_class("requests.storage"), size.clone());
-        }
-        usage.insert("requests.storage".into(), size);
-    }
-    usage
-}
-
-/// Usage is counted in whole bytes.
-fn whole_bytes(size: &Quantity) -> Option<Quantity> {
-    Some(Quantity::from_integer(size.to_integer()?, size.format()))
 }
 
 /// What changes; keys that do not change are left out.
@@ -151,34 +118,4 @@ fn charge(quota: &mut Value, delta: &Usage) {
         }
     }
     set(quota, "/status/used", after);
-}
-
-/// Claims have one scope: the attributes classes they use or are moving to. Scopes about pods never match a claim.
-fn in_scope(claim: &Value, quota: &Value) -> bool {
-    let classes: Vec<&str> = [
-        "/spec/volumeAttributesClassName",
-        "/status/currentVolumeAttributesClassName",
-        "/status/modifyVolumeStatus/targetVolumeAttributesClassName",
-    ]
-    .iter()
-    .map(|pointer| text(claim, pointer))
-    .filter(|class| !class.is_empty())
-    .collect();
-    const SCOPE: &str = "VolumeAttributesClass";
-    let plain = texts(quota, "/spec/scopes").iter().all(|scope| *scope == SCOPE && !classes.is_empty());
-    let selected = present(quota, "/spec/scopeSelector").is_none_or(|selector| {
-        list(selector, "/matchExpressions").iter().all(|expression| {
-            let values = texts(expression, "/values");
-            let named = classes.iter().any(|class| values.contains(class));
-            text(expression, "/scopeName") == SCOPE
-                && match text(expression, "/operator") {
-                    "In" => named,
-                    "NotIn" => !named,
-                    "Exists" => !classes.is_empty(),
-                    "DoesNotExist" => classes.is_empty(),
-                    _ => false,
-                }
-        })
-    });
-    plain && selected
 }

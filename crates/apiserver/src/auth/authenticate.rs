@@ -6,16 +6,26 @@ use std::fmt;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use thiserror::Error;
 
-use super::{AUTHENTICATED, BoundObjects, TokenError, TokenSigner, UnixSeconds, User, user_of_certificate};
+use super::{
+    AUTHENTICATED, BoundObjects, CertificateError, TokenError, TokenSigner, UnixSeconds, User, user_of_certificate,
+};
 use crate::request::Refusal;
 
 /// What a request shows.
 #[derive(Clone, Copy, Default)]
 pub struct Credentials<'a> {
-    /// The client's own certificate, from a chain that TLS verified.
-    pub certificate: Option<&'a [u8]>,
+    /// The client's own certificate.
+    pub certificate: Option<ClientCertificate<'a>>,
     /// The value of the Authorization header.
     pub authorization: Option<&'a str>,
+}
+
+/// A certificate whose key the client has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientCertificate<'a> {
+    /// In DER, from a chain that was found good when the connection was made.
+    Trusted(&'a [u8]),
+    Untrusted,
 }
 
 impl fmt::Debug for Credentials<'_> {
@@ -136,7 +146,10 @@ impl Authenticator {
         objects: &dyn BoundObjects,
         now: UnixSeconds,
     ) -> Result<User, Refusal> {
-        let by_certificate = credentials.certificate.map(|der| user_of_certificate(der, now));
+        let by_certificate = credentials.certificate.map(|certificate| match certificate {
+            ClientCertificate::Trusted(der) => user_of_certificate(der, now),
+            ClientCertificate::Untrusted => Err(CertificateError::Untrusted),
+        });
         if let Some(Ok(user)) = by_certificate {
             return Ok(user);
         }

@@ -70,11 +70,22 @@ pub fn authorize(rbac: &Rbac, attributes: &Attributes<'_>) -> Decision {
     rbac.decide(attributes)
 }
 
-/// Lets a request through or says why not.
-pub fn authorize_request(rbac: &Rbac, user: &User, info: &RequestInfo) -> Result<(), Refusal> {
+/// Whoever can say yes.
+pub trait Authority {
+    fn judge(&self, attributes: &Attributes<'_>) -> Decision;
+}
+
+impl Authority for Rbac {
+    fn judge(&self, attributes: &Attributes<'_>) -> Decision {
+        authorize(self, attributes)
+    }
+}
+
+/// Lets a request through and says by which right, or says why not.
+pub fn authorize_request(authority: &dyn Authority, user: &User, info: &RequestInfo) -> Result<String, Refusal> {
     let attributes = Attributes::of_request(user, info);
-    match authorize(rbac, &attributes) {
-        Decision::Allowed { .. } => Ok(()),
+    match authority.judge(&attributes) {
+        Decision::Allowed { reason } => Ok(reason),
         Decision::NoOpinion { reason } => Err(forbidden(&attributes, &reason)),
     }
 }

@@ -11,6 +11,8 @@ use super::{AUTHENTICATED, CREDENTIAL_ID, UNAUTHENTICATED, UnixSeconds, User};
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CertificateError {
+    #[error("the client certificate is not from the authority of this server, or not for clients, or out of its time")]
+    Untrusted,
     #[error("the client certificate cannot be read")]
     Unreadable,
     #[error("the client certificate has no common name")]

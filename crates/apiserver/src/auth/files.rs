@@ -26,6 +26,9 @@ impl FileError {
 pub(super) fn private_dir(path: &Path) -> Result<(), FileError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(FileError::at("create", path))?;
     fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(FileError::at("set the mode of", path))?;
+    // What is in it survives a power cut only if the directory itself does.
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(above).and_then(|above| above.sync_all()).map_err(FileError::at("sync", above))?;
     for entry in fs::read_dir(path).map_err(FileError::at("read", path))? {
         let entry = entry.map_err(FileError::at("read", path))?.path();
         let name = entry.file_name().unwrap_or_default().to_string_lossy();

@@ -20,6 +20,7 @@ mod escalation;
 mod files;
 mod impersonation;
 mod kubeconfig;
+mod node;
 mod pki;
 mod rbac;
 mod reviews;
@@ -31,14 +32,15 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use authenticate::{Authenticator, Credentials, StaticTokens, TokenFileError, TokenUser};
-pub use authorize::{Attributes, Decision, Object, authorize, authorize_request, forbidden};
+pub use authenticate::{Authenticator, ClientCertificate, Credentials, StaticTokens, TokenFileError, TokenUser};
+pub use authorize::{Attributes, Authority, Decision, Object, authorize, authorize_request, forbidden};
 pub use bootstrap::{cluster_role_bindings, cluster_roles};
 pub use certificate::{CertificateError, user_of_certificate};
 pub use escalation::{RoleWrite, check_binding_write, check_role_write};
 pub use files::{FileError, write_private};
 pub use impersonation::{Impersonation, impersonate};
 pub use kubeconfig::{Kubeconfig, kubeconfig};
+pub use node::WithNodes;
 pub use pki::{Identity, Pki, PkiError};
 pub use rbac::{PolicyRule, Rbac, RbacKind};
 pub use reviews::{

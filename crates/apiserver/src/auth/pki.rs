@@ -104,6 +104,11 @@ enum Purpose<'a> {
 }
 
 impl Pki {
+    /// The files of a directory, for a copy of it: all that clients trust, and what can be made anew from it.
+    pub const FILES: [&str; 7] = ["ca.crt", "ca.key", "sa.key", "server.crt", "server.key", "admin.crt", "admin.key"];
+    /// Those of them that cannot be made anew: without one of these, every client has to be let in again.
+    pub const ROOTS: [&str; 3] = ["ca.crt", "ca.key", "sa.key"];
+
     /// Opens the directory, making what is missing and renewing what is about to expire. `names` are further DNS names
     /// and addresses of the server beside `localhost` and the two loopback addresses.
     pub fn open(directory: &Path, names: &[String], now: UnixSeconds) -> Result<Self, PkiError> {

@@ -7,29 +7,29 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::token_request::timestamp;
-use super::{Attributes, Authenticator, BoundObjects, Object, Rbac, UnixSeconds, User, authorize};
+use super::{Attributes, Authenticator, Authority, BoundObjects, Object, Rbac, UnixSeconds, User};
 use crate::request::{Cause, Refusal, aggregate, go_quote};
 
 const GROUP: &str = "authorization.k8s.io";
 
 /// May I?
-pub fn self_subject_access_review(rbac: &Rbac, user: &User, body: &Value) -> Result<Value, Refusal> {
+pub fn self_subject_access_review(authority: &dyn Authority, user: &User, body: &Value) -> Result<Value, Refusal> {
     let mut causes = attribute_causes(&body["spec"]);
     causes.extend(metadata_cause(body, &[], "must be empty"));
     refuse(causes)?;
-    Ok(answered(body, access(rbac, user, &body["spec"])))
+    Ok(answered(body, access(authority, user, &body["spec"])))
 }
 
 /// May they?
-pub fn subject_access_review(rbac: &Rbac, body: &Value) -> Result<Value, Refusal> {
+pub fn subject_access_review(authority: &dyn Authority, body: &Value) -> Result<Value, Refusal> {
     let mut causes = subject_causes(&body["spec"]);
     causes.extend(metadata_cause(body, &[], "must be empty"));
     refuse(causes)?;
-    Ok(answered(body, access(rbac, &subject(&body["spec"]), &body["spec"])))
+    Ok(answered(body, access(authority, &subject(&body["spec"]), &body["spec"])))
 }
 
 /// May they, in this namespace? `namespace` is the URL's.
-pub fn local_subject_access_review(rbac: &Rbac, namespace: &str, body: &Value) -> Result<Value, Refusal> {
+pub fn local_subject_access_review(authority: &dyn Authority, namespace: &str, body: &Value) -> Result<Value, Refusal> {
     let spec = &body["spec"];
     let own = body["metadata"]["namespace"].as_str().unwrap_or(namespace);
     let mut causes = subject_causes(spec);
@@ -48,7 +48,7 @@ pub fn local_subject_access_review(rbac: &Rbac, namespace: &str, body: &Value) -
         let why = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
         return Err(Refusal::BadRequest(why));
     }
-    Ok(answered(body, access(rbac, &subject(spec), spec)))
+    Ok(answered(body, access(authority, &subject(spec), spec)))
 }
 
 /// What may I do in this namespace?
@@ -164,7 +164,7 @@ fn metadata_cause(body: &Value, allowed: &[&str], why: &str) -> Option<Cause> {
     metadata.iter().any(extra).then(|| Cause::invalid("metadata", &body["metadata"], why))
 }
 
-fn access(rbac: &Rbac, user: &User, spec: &Value) -> Value {
+fn access(authority: &dyn Authority, user: &User, spec: &Value) -> Value {
     let attributes =
         if spec["resourceAttributes"].is_null() { &spec["nonResourceAttributes"] } else { &spec["resourceAttributes"] };
     let text = |field: &str| attributes[field].as_str().unwrap_or_default();
@@ -179,7 +179,7 @@ fn access(rbac: &Rbac, user: &User, spec: &Value) -> Value {
             name: text("name"),
         }
     };
-    let decision = authorize(rbac, &Attributes { user, verb: text("verb").into(), object });
+    let decision = authority.judge(&Attributes { user, verb: text("verb").into(), object });
     let mut status = json!({"allowed": decision.is_allowed()});
     if !decision.reason().is_empty() {
         status["reason"] = decision.reason().into();

@@ -161,6 +161,13 @@ impl TokenSigner {
         Ok(Self { key, key_id, issuer: issuer.to_owned(), random })
     }
 
+    /// With a key that nobody else has and that ends with the process.
+    pub fn ephemeral(issuer: &str) -> Result<Self, SignerError> {
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random);
+        Self::new(key.map_err(|_| SignerError::Key)?.as_ref(), issuer)
+    }
+
     pub fn issuer(&self) -> &str {
         &self.issuer
     }

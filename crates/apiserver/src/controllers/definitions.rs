@@ -10,9 +10,9 @@ use crate::auth::User;
 use crate::catalog::{self, Resource};
 use crate::crd;
 use crate::kinds::{Endpoint, read};
-use crate::request::{DeleteOptions, DryRun, FieldValidation, Preconditions};
+use crate::request::{DeleteOptions, DryRun, Preconditions};
 use crate::store::{List, Scope, Start, Watch};
-use crate::verbs::{Core, Deletion, Effect, Failure, Outcome, Warnings, Write, decode};
+use crate::verbs::{Core, Deletion, Failure, Outcome, Write, decode};
 
 /// Finalizers of objects take their time; this is how often a dying definition is looked at.
 const RETRY: Duration = Duration::from_secs(2);
@@ -67,6 +67,11 @@ async fn follow(core: &Core, changes: &mut Watch, names: &mut BTreeSet<String>) 
     true
 }
 
+/// Does what can be done about a definition now, so that it is served from here on.
+pub(crate) async fn settle_names(core: &Core, name: &str) -> Outcome<()> {
+    work(core, name).await.map(drop)
+}
+
 /// True when nothing is left to do.
 async fn work(core: &Core, name: &str) -> Outcome<bool> {
     let Some(resource) = catalog::built_in().all().find(|resource| resource.stored_as == crd::DEFINITIONS) else {
@@ -93,18 +98,7 @@ async fn rewrite(
 ) -> Outcome<()> {
     let Some(rules) = resource.rules() else { return Ok(()) };
     let user = User::loopback();
-    let write = Write {
-        resource,
-        rules,
-        endpoint: Endpoint::Status,
-        namespace: None,
-        user: &user,
-        effect: Effect::Stored,
-        manager: "kube-apiserver",
-        validation: FieldValidation::Ignore,
-        now: core.now(),
-        warnings: Warnings::default(),
-    };
+    let write = Write::own(core, (resource, rules), Endpoint::Status, &user);
     match core.rewrite(&write, name, change).await {
         Ok(_) | Err(Failure { code: 404, .. }) => Ok(()),
         Err(failure) => Err(failure),

@@ -15,7 +15,7 @@ use crate::catalog::{Resource, Snapshot};
 use crate::kinds::{Endpoint, read};
 use crate::request::{DeleteOptions, DryRun, FieldValidation, Preconditions, Propagation};
 use crate::store::{Change, Event, List, Scope, Start, Watch};
-use crate::verbs::{Core, Deletion, Effect, Failure, Outcome, Warnings, Write, decode};
+use crate::verbs::{Core, Deletion, Effect, Failure, Outcome, Warnings, Write, decode_outline};
 
 /// Changes are gathered this long before they are acted on: owners and dependents often go together.
 const GATHER: Duration = Duration::from_secs(1);
@@ -211,7 +211,7 @@ impl Collector {
         for (index, resource) in resources.iter().enumerate() {
             let scope = Scope::all(&resource.stored_as);
             let page = core.store.list(&List::latest(&scope)).ok()?;
-            page.items.iter().for_each(|stored| graph.put(&served, index, &decode(stored)));
+            page.items.iter().for_each(|stored| graph.put(&served, index, &decode_outline(stored)));
             changes.push(core.store.watch(scope, Start::After(page.revision)).ok()?);
         }
         Some(Self { core: Arc::clone(core), served, resources, graph, changes })
@@ -256,8 +256,10 @@ impl Collector {
 
     fn take(&mut self, index: usize, event: &Event) {
         match &event.change {
-            Change::Created { new } | Change::Updated { new, .. } => self.graph.put(&self.served, index, &decode(new)),
-            Change::Deleted { old } => self.graph.remove(read::text(&decode(old), "/metadata/uid")),
+            Change::Created { new } | Change::Updated { new, .. } => {
+                self.graph.put(&self.served, index, &decode_outline(new))
+            }
+            Change::Deleted { old } => self.graph.remove(read::text(&decode_outline(old), "/metadata/uid")),
         }
     }
 

@@ -4,3 +4,4 @@
 pub(crate) mod definitions;
 pub(crate) mod garbage;
 pub(crate) mod namespaces;
+pub(crate) mod quotas;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::rule::Rule;
+use crate::keys::APPROVED;
 use crate::kinds::meta;
 use crate::kinds::{
     Column, DeleteAnswer, Finalizers, Missing, NameRule, Policy, Rules, Scope, Timestamp, Versionless, read,
@@ -11,7 +12,6 @@ use crate::status::FieldError;
 
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// The rules of the kind.
 pub(crate) const RULES: &dyn Rules = &DefinitionRules;
@@ -38,7 +38,7 @@ pub(crate) fn accepted(definition: &Value, now: Timestamp) -> Value {
         condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
     ];
     if is_protected(read::text(definition, "/spec/group")) {
-        let approval = read::annotation(definition, APPROVAL).unwrap_or_default();
+        let approval = read::annotation(definition, APPROVED).unwrap_or_default();
         let message = format!("approved in {approval}");
         conditions.push(condition("KubernetesAPIApprovalPolicyConformant", "ApprovedAnnotation", &message));
     }
@@ -168,7 +168,7 @@ fn validate_names(object: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid("spec.group", group, complaint));
         }
     }
-    if is_protected(group) && read::annotation(object, APPROVAL).is_none_or(str::is_empty) {
+    if is_protected(group) && read::annotation(object, APPROVED).is_none_or(str::is_empty) {
         let detail = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see \
                       https://github.com/kubernetes/enhancements/pull/1111";
         errors.push(FieldError::required("metadata.annotations[api-approved.kubernetes.io]", detail));

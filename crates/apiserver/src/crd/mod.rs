@@ -10,6 +10,7 @@ mod definition;
 mod openapi;
 mod prune;
 mod rule;
+mod snapshots;
 mod validate;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 pub(crate) use columns::PrinterColumn;
 pub(crate) use definition::{CLEANUP, RULES, accepted, is_served};
 pub(crate) use openapi::document;
+pub(crate) use snapshots::definitions as snapshot_definitions;
 
 use serde_json::{Value, json};
 
@@ -45,6 +47,8 @@ pub struct Custom {
     selectable: Vec<String>,
     /// `group/version` that objects are stored in.
     stored_version: String,
+    /// Told with every answer of a version that should not be used any more.
+    deprecation: Option<String>,
 }
 
 /// Whether the status has an endpoint of its own, and so is no part of the object's.
@@ -109,6 +113,17 @@ pub(crate) fn version_priority(version: &str) -> (u8, u64, u64) {
     parse().unwrap_or((0, 0, 0))
 }
 
+/// The warning of a deprecated version: its own, or one that names it.
+fn deprecation(definition: &Value, version: &Value) -> String {
+    match read::text(version, "/deprecationWarning") {
+        "" => {
+            let (group, kind) = (read::text(definition, "/spec/group"), read::text(definition, "/spec/names/kind"));
+            format!("{group}/{} {kind} is deprecated", read::text(version, "/name"))
+        }
+        warning => warning.to_owned(),
+    }
+}
+
 impl Custom {
     fn of(definition: &Value, version: &Value) -> Self {
         let stored = read::list(definition, "/spec/versions").iter().find(|version| read::flag(version, "/storage"));
@@ -129,6 +144,7 @@ impl Custom {
                 .map(|field| read::text(field, "/jsonPath").to_owned())
                 .collect(),
             stored_version: format!("{}/{stored}", read::text(definition, "/spec/group")),
+            deprecation: read::flag(version, "/deprecated").then(|| deprecation(definition, version)),
         }
     }
 
@@ -142,6 +158,10 @@ impl Custom {
 
     pub(crate) fn stored_version(&self) -> &str {
         &self.stored_version
+    }
+
+    pub(crate) fn deprecation(&self) -> Option<&str> {
+        self.deprecation.as_deref()
     }
 
     pub(crate) fn column_definitions(&self) -> Vec<Value> {

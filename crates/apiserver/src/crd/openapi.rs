@@ -6,10 +6,8 @@ use serde_json::{Value, json};
 
 use crate::catalog::{Resource, Version};
 use crate::schema::kinds::ALL;
-use crate::schema::openapi::{Document, Served, assemble, resource_paths, shared_schemas};
+use crate::schema::openapi::{Document, Served, Strategic, assemble, resource_paths, shared_schemas};
 use crate::schema::tables::meta::{LIST_META, OBJECT_META};
-
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// The document of one version of a group.
 pub(crate) fn document(group: &str, version: &Version) -> Document {
@@ -20,7 +18,7 @@ pub(crate) fn document(group: &str, version: &Version) -> Document {
         schemas.insert(name.clone(), schema_of(resource));
         schemas.insert(list.clone(), list_schema_of(resource, &name));
         if let Some(served) = served(resource, name, list) {
-            paths.extend(resource_paths(&served).into_iter().map(|(path, item)| (path, without_strategic(item))));
+            paths.extend(resource_paths(&served));
         }
     }
     Document::new(group, &version.name, &assemble(paths, schemas))
@@ -45,6 +43,8 @@ fn served(resource: &Resource, schema: String, list_schema: String) -> Option<Se
     served.subresources.retain(|subresource| resource.subresource(subresource.name).is_some());
     served.schema = schema;
     served.list_schema = list_schema;
+    // kubectl believes what the document says.
+    served.strategic = Strategic::Unknown;
     Some(served)
 }
 
@@ -78,12 +78,4 @@ fn list_schema_of(resource: &Resource, item: &str) -> Value {
         },
         "x-kubernetes-group-version-kind": kind_extension(resource, &resource.list_kind),
     })
-}
-
-/// Custom resources do not take strategic merge patches, and kubectl believes what the document says.
-fn without_strategic(mut item: Value) -> Value {
-    if let Some(content) = item.pointer_mut("/patch/requestBody/content").and_then(Value::as_object_mut) {
-        content.remove(STRATEGIC);
-    }
-    item
 }

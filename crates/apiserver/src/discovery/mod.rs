@@ -6,7 +6,7 @@ mod openapi;
 mod version;
 
 pub(crate) use health::{Check, health};
-pub(crate) use openapi::{openapi_document, openapi_index};
+pub(crate) use openapi::{SwaggerCache, openapi_document, openapi_index};
 pub(crate) use version::version;
 
 use std::sync::Arc;
@@ -174,7 +174,9 @@ pub(crate) fn paths(served: &Snapshot) -> Value {
         paths.push(format!("/apis/{}", group.name));
         paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name)));
     }
-    paths.extend(["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    paths.extend(
+        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned),
+    );
     paths.sort();
     let mut document = Map::new();
     document.insert("paths".to_owned(), paths.into());

@@ -1,10 +1,12 @@
 //! Answers: bytes, a code and the headers every client expects.
 
+use std::io::Write as _;
+
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::body::{Body, Lines};
+use super::body::{Body, Lines, Pieces};
 use crate::request::Encoding;
 use crate::schema::proto;
 use crate::schema::tables::meta::STATUS;
@@ -13,6 +15,8 @@ use crate::verbs::Failure;
 /// All warnings of one answer together, in characters; beyond it each is cut.
 const WARNING_TOTAL: usize = 4096;
 const WARNING_EACH: usize = 256;
+/// Answers that are larger are compressed for clients that read it.
+const COMPRESSED_FROM: usize = 128 * 1024;
 
 /// An answer on its way out.
 #[derive(Debug)]
@@ -48,7 +52,7 @@ fn laid_out(value: &Value, layout: Layout) -> Vec<u8> {
 }
 
 /// These three occur only inside strings, so the text can be rewritten without parsing it.
-fn escape(bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn escape(bytes: Vec<u8>) -> Vec<u8> {
     if !bytes.iter().any(|byte| matches!(byte, b'<' | b'>' | b'&')) {
         return bytes;
     }
@@ -90,12 +94,24 @@ impl Answer {
         Self::text(404, "404 page not found\n").header("x-content-type-options", "nosniff")
     }
 
+    /// JSON that is made while it is sent.
+    pub(crate) fn pieces(code: u16, pieces: Pieces) -> Self {
+        let body = Body::pieces(pieces);
+        Self { code, content_type: "application/json", body, headers: Vec::new(), warnings: Vec::new() }
+    }
+
     pub(crate) fn watch(lines: Lines, encoding: Encoding) -> Self {
         let content_type = match encoding {
             Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
             Encoding::Json | Encoding::Yaml => "application/json",
         };
         Self { code: 200, content_type, body: Body::lines(lines), headers: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Bytes that are made as the client takes them.
+    pub(crate) fn stream(pieces: impl Iterator<Item = bytes::Bytes> + Send + 'static) -> Self {
+        let body = Body::lines(Box::pin(futures_util::stream::iter(pieces)));
+        Self { code: 200, content_type: "application/octet-stream", body, headers: Vec::new(), warnings: Vec::new() }
     }
 
     /// A refusal. Who reads nothing but protobuf gets it in protobuf.
@@ -133,6 +149,21 @@ impl Answer {
         self
     }
 
+    pub(crate) fn code(&self) -> u16 {
+        self.code
+    }
+
+    /// A large answer compressed, if the client says that it can read it. Watches stay as they are: their lines must
+    /// not wait for each other.
+    #[must_use]
+    pub(crate) fn compressed(mut self, accept_encoding: &str) -> Self {
+        let offered = accept_encoding.split(',').any(|offer| is_gzip(offer));
+        let large = self.body.whole().filter(|bytes| offered && bytes.len() > COMPRESSED_FROM);
+        let Some(Ok(bytes)) = large.map(|bytes| gzip(bytes)) else { return self };
+        self.body = Body::from(bytes);
+        self.header("content-encoding", "gzip").header("vary", "Accept-Encoding")
+    }
+
     pub(crate) fn into_response(self, audit_id: &str) -> Response<Body> {
         let mut response = Response::new(self.body);
         *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -155,6 +186,20 @@ impl Answer {
         }
         response
     }
+}
+
+/// Whether one offer of `Accept-Encoding` is gzip, and not with a weight of zero.
+fn is_gzip(offer: &str) -> bool {
+    let mut parts = offer.split(';').map(str::trim);
+    let refused = |part: &str| part.strip_prefix("q=").is_some_and(|q| q.parse::<f32>().is_ok_and(|q| q == 0.0));
+    parts.next() == Some("gzip") && !parts.any(refused)
+}
+
+/// As little work as possible: the network here is a loopback.
+fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::with_capacity(bytes.len() / 8), flate2::Compression::fast());
+    encoder.write_all(bytes)?;
+    encoder.finish()
 }
 
 /// Warnings as header values. Together they stay below a limit, by cutting and then by leaving out.

@@ -1,4 +1,4 @@
-//! The paths that are not resources: health, version, discovery, OpenAPI.
+//! The paths that are not resources: health, version, discovery, OpenAPI, and the backup of all objects.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 pub(super) fn serve(call: &Call, endpoint: &Endpoint) -> Outcome<Answer> {
     if !matches!(call.info.method, Method::Get | Method::Head) {
         return match endpoint {
-            Endpoint::Unknown | Endpoint::Metrics | Endpoint::OpenApiV2 => Ok(Answer::page_not_found()),
+            Endpoint::Unknown => Ok(Answer::page_not_found()),
             _ => Err(ApiError::method_not_allowed().into()),
         };
     }
@@ -28,7 +28,17 @@ pub(super) fn serve(call: &Call, endpoint: &Endpoint) -> Outcome<Answer> {
             let hash = call.info.query.get("hash").unwrap_or_default();
             Ok(discovery::openapi_document(&call.shared.core.served(), (group, version), hash))
         }
-        Endpoint::Metrics | Endpoint::OpenApiV2 | Endpoint::Unknown => Ok(Answer::page_not_found()),
+        Endpoint::Backup => Ok(Answer::stream(call.shared.core.store.snapshot().into_pieces())),
+        Endpoint::OpenApiV2 => {
+            let served = call.shared.core.served();
+            call.shared.swagger.answer(&served, &call.accept, &call.known_tag)
+        }
+        Endpoint::Metrics => {
+            let core = &call.shared.core;
+            let text = call.shared.metrics.print(&core.served(), &core.store);
+            Ok(Answer::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text))
+        }
+        Endpoint::Unknown => Ok(Answer::page_not_found()),
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::PeerCertificate;
 use crate::auth::{
-    Authenticator, BoundKind, BoundObjects, Credentials, Impersonation, StaticTokens, TokenRequest, TokenSigner,
-    UnixSeconds, User, authorize_request, impersonate, request_token, token_review,
+    Authenticator, BoundKind, BoundObjects, ClientCertificate, Credentials, Impersonation, StaticTokens, TokenRequest,
+    TokenSigner, UnixSeconds, User, authorize_request, impersonate, request_token, token_review,
 };
 use crate::catalog;
 use crate::request::RequestInfo;
@@ -54,7 +54,10 @@ impl Gate {
         headers: &HeaderMap,
     ) -> Outcome<User> {
         let credentials = Credentials {
-            certificate: certificate.map(|certificate| &*certificate.0),
+            certificate: certificate.map(|certificate| match certificate {
+                PeerCertificate::Ours(der) => ClientCertificate::Trusted(der),
+                PeerCertificate::Untrusted => ClientCertificate::Untrusted,
+            }),
             authorization: headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()),
         };
         Ok(self.authenticator.authenticate(credentials, &Bound(core), seconds(core))?)
@@ -69,11 +72,12 @@ impl Gate {
         }
     }
 
-    pub(super) fn authorize(&self, core: &Core, user: &User, info: &RequestInfo) -> Outcome<()> {
+    /// By which right the user may do what is asked: empty for those who may do everything.
+    pub(super) fn authorize(&self, core: &Core, user: &User, info: &RequestInfo) -> Outcome<String> {
         if user.is_master() {
-            return Ok(());
+            return Ok(String::new());
         }
-        Ok(core.rights.with(&core.store, |rbac| authorize_request(rbac, user, info))?)
+        Ok(core.with_authority(|authority| authorize_request(authority, user, info))?)
     }
 
     pub(super) fn request_token(&self, core: &Core, place: (&str, &str), body: &Value) -> Outcome<Value> {

@@ -1,20 +1,25 @@
 //! One request from first byte to answer: who is it, may they, what is asked, and how long may it take.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
+use tokio::time::Instant;
 
 use super::answer::{Answer, Layout};
 use super::body::Body;
 use super::{BodyError, Caller, Shared, endpoints, resources};
+use crate::audit::{AuditLog, Entry, Seen};
 use crate::auth::User;
+use crate::metrics;
 use crate::request::{
-    Encoding, MAX_BODY_BYTES, Method, Refusal, RequestInfo, Target, Verb, check_headers, request_timeout, wants_pretty,
+    Encoding, MAX_BODY_BYTES, MAX_BODY_VALUES, Method, Refusal, RequestInfo, Target, Verb, check_headers,
+    request_timeout, wants_pretty,
 };
 use crate::sources;
 use crate::status::ApiError;
@@ -32,6 +37,7 @@ pub(crate) struct Call {
     pub(crate) accept: String,
     pub(crate) content_type: String,
     pub(crate) user_agent: String,
+    pub(crate) accept_encoding: String,
     /// `If-None-Match`, for documents that have a tag.
     pub(crate) known_tag: String,
     pub(crate) layout: Layout,
@@ -40,19 +46,55 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
 }
 
-pub(super) async fn handle<B>(shared: Arc<Shared>, caller: Caller, request: Request<B>) -> Response<Body>
+/// Who sends requests over one connection, and who notes them.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    pub(super) caller: Caller,
+    /// None in process.
+    pub(super) address: Option<IpAddr>,
+    pub(super) audit: Option<Arc<AuditLog>>,
+}
+
+pub(super) async fn handle<B>(shared: Arc<Shared>, origin: Origin, request: Request<B>) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BodyError>,
 {
+    let (started, received) = (Instant::now(), shared.core.now());
     let audit_id = sources::uuid(&*shared.core.entropy);
     let (parts, body) = request.into_parts();
     let speech = Speech::of(&parts);
-    let answer = match answer(shared, caller, &parts, body, &speech).await {
+    let mut seen = Seen::default();
+    let arrival = Arrival { caller: &origin.caller, parts: &parts, speech: &speech };
+    let answer = match answer(Arc::clone(&shared), arrival, body, &mut seen).await {
         Ok(answer) => answer,
         Err(failure) => Answer::failure(&failure, speech.errors_in(), speech.layout),
     };
+    if let Some(info) = &seen.info {
+        let (verb, labels) = metrics::labels(&shared.core.served(), &info.method, &info.target);
+        shared.metrics.answered(&labels, verb, answer.code(), started.elapsed());
+    }
+    if let Some(log) = &origin.audit {
+        let entry = Entry {
+            id: &audit_id,
+            uri: parts.uri.to_string(),
+            method: parts.method.as_str(),
+            user_agent: header(&parts, USER_AGENT.as_str()),
+            source: origin.address,
+            code: answer.code(),
+            received,
+            answered: shared.core.now(),
+        };
+        log.write(&entry.event(&seen));
+    }
     answer.into_response(&audit_id)
+}
+
+/// A request without its body.
+struct Arrival<'a> {
+    caller: &'a Caller,
+    parts: &'a Parts,
+    speech: &'a Speech,
 }
 
 /// What the headers of a request say about how to talk to its sender.
@@ -85,27 +127,20 @@ fn header(parts: &Parts, name: &str) -> String {
     values.join(",")
 }
 
-async fn answer<B>(shared: Arc<Shared>, caller: Caller, parts: &Parts, body: B, speech: &Speech) -> Outcome<Answer>
+async fn answer<B>(shared: Arc<Shared>, arrival: Arrival<'_>, body: B, seen: &mut Seen) -> Outcome<Answer>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BodyError>,
 {
-    check_headers(parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))?;
-    let info = RequestInfo::parse(parts.method.as_str(), parts.uri.path(), parts.uri.query().unwrap_or_default())?;
-    let user = match &caller {
-        Caller::Known(user) => shared.gate.impersonated(&shared.core, (**user).clone(), &parts.headers)?,
-        Caller::Remote(certificate) => {
-            let user = shared.gate.authenticate(&shared.core, certificate.as_ref(), &parts.headers)?;
-            shared.gate.impersonated(&shared.core, user, &parts.headers)?
-        }
-    };
-    shared.gate.authorize(&shared.core, &user, &info)?;
+    let Arrival { parts, speech, .. } = arrival;
+    let (info, user) = admit(&shared, &arrival, seen)?;
+    let _in_flight = shared.metrics.begin(&info.method);
     let limit = request_timeout(&info.query, LONGEST)?;
     let lasting = matches!(&info.target, Target::Resource(request) if request.verb == Verb::Watch);
     let work = async {
         let body = match info.method {
             Method::Get | Method::Head => Bytes::new(),
-            _ => read(body).await?,
+            _ => bounded(read(body).await?)?,
         };
         let call = Call {
             shared,
@@ -114,6 +149,7 @@ where
             accept: speech.accept.clone(),
             content_type: header(parts, CONTENT_TYPE.as_str()),
             user_agent: header(parts, USER_AGENT.as_str()),
+            accept_encoding: header(parts, ACCEPT_ENCODING.as_str()),
             known_tag: header(parts, http::header::IF_NONE_MATCH.as_str()),
             layout: speech.layout,
             errors_in: speech.errors_in(),
@@ -130,6 +166,31 @@ where
     }
 }
 
+/// Who it is and whether they may.
+fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(RequestInfo, User)> {
+    let Arrival { caller, parts, .. } = arrival;
+    check_headers(parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))?;
+    let info = RequestInfo::parse(parts.method.as_str(), parts.uri.path(), parts.uri.query().unwrap_or_default())?;
+    seen.info = Some(info.clone());
+    let user = match caller {
+        Caller::Known(user) => (**user).clone(),
+        Caller::Remote(certificate) => shared.gate.authenticate(&shared.core, certificate.as_ref(), &parts.headers)?,
+    };
+    seen.user = Some(user.clone());
+    let acting = shared.gate.impersonated(&shared.core, user.clone(), &parts.headers)?;
+    if acting != user {
+        seen.impersonated = Some(acting.clone());
+    }
+    match shared.gate.authorize(&shared.core, &acting, &info) {
+        Ok(reason) => seen.allowed = Some(reason),
+        Err(refusal) => {
+            seen.forbidden = true;
+            return Err(refusal);
+        }
+    }
+    Ok((info, acting))
+}
+
 /// All of a body, unless it is too large.
 async fn read<B>(body: B) -> Outcome<Bytes>
 where
@@ -143,12 +204,37 @@ where
     }
 }
 
-async fn route(call: Call) -> Result<Answer, Failure> {
+/// A body that can be read without using up the memory: `[{},{},...]` is a few bytes per object, and none of them small
+/// once it is one. Protobuf and YAML have limits in their readers; JSON in their place is looked at here.
+fn bounded(body: Bytes) -> Outcome<Bytes> {
+    let json = body.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| matches!(first, b'{' | b'['));
+    match json && values(&body) > MAX_BODY_VALUES {
+        true => Err(Refusal::TooManyValues.into()),
+        false => Ok(body),
+    }
+}
+
+/// How many values a JSON text has, or a few more: every value but the first follows a bracket or a comma.
+fn values(json: &[u8]) -> usize {
+    let (mut count, mut in_text, mut escaped) = (0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' | b',' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+async fn route(mut call: Call) -> Result<Answer, Failure> {
     match &call.info.target {
         Target::Endpoint(endpoint) => endpoints::serve(&call, endpoint),
         Target::Resource(request) => {
-            let request = request.clone();
-            resources::serve(call, request).await
+            let (request, accept_encoding) = (request.clone(), std::mem::take(&mut call.accept_encoding));
+            Ok(resources::serve(call, request).await?.compressed(&accept_encoding))
         }
     }
 }

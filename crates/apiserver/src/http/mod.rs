@@ -8,6 +8,7 @@ mod body;
 mod endpoints;
 mod gate;
 mod handle;
+mod list_text;
 mod questions;
 mod render;
 mod resources;
@@ -15,10 +16,11 @@ mod writes;
 
 pub use body::{Body, Lines};
 
-pub(crate) use answer::{Answer, json_bytes};
+pub(crate) use answer::{Answer, escape, json_bytes};
 pub(crate) use gate::Gate;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -26,21 +28,32 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 
+use handle::Origin;
+
+use crate::audit::AuditLog;
 use crate::auth::User;
+use crate::discovery::SwaggerCache;
+use crate::metrics::Metrics;
+use crate::store::UnixMillis;
 use crate::verbs::Core;
 
 /// Why a body could not be read.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The certificate that a TLS client showed, in DER. TLS has checked who signed it.
-#[derive(Debug, Clone)]
-pub struct PeerCertificate(pub Arc<[u8]>);
+/// The certificate that a TLS client showed, and whose key it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerCertificate {
+    /// In DER, from a chain that ends at our authority.
+    Ours(Arc<[u8]>),
+    /// From somebody else, for something else, or from another time.
+    Untrusted,
+}
 
 /// The API as a service. Clones share everything.
 #[derive(Debug, Clone)]
 pub struct Service {
     shared: Arc<Shared>,
-    caller: Caller,
+    origin: Origin,
 }
 
 /// Who stands behind the requests of one connection.
@@ -59,23 +72,48 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     /// What discovery tells clients to connect to.
     pub(crate) address: String,
+    pub(crate) swagger: SwaggerCache,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Service {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, caller: Caller::Remote(None) }
+        Self { shared, origin: Origin { caller: Caller::Remote(None), address: None, audit: None } }
     }
 
     /// The same service for one connection, whose client may have shown a certificate.
     #[must_use]
     pub fn for_peer(&self, certificate: Option<PeerCertificate>) -> Self {
-        Self { shared: Arc::clone(&self.shared), caller: Caller::Remote(certificate) }
+        self.clone_for(Caller::Remote(certificate))
     }
 
     /// The same service for callers in this process, who are this user and need no credentials.
     #[must_use]
     pub fn as_user(&self, user: User) -> Self {
-        Self { shared: Arc::clone(&self.shared), caller: Caller::Known(Arc::new(user)) }
+        self.clone_for(Caller::Known(Arc::new(user)))
+    }
+
+    fn clone_for(&self, caller: Caller) -> Self {
+        Self { shared: Arc::clone(&self.shared), origin: Origin { caller, ..self.origin.clone() } }
+    }
+
+    /// The same service for clients at an address, which the audit log names.
+    #[must_use]
+    pub fn from_address(mut self, address: IpAddr) -> Self {
+        self.origin.address = Some(address);
+        self
+    }
+
+    /// The same service with every request noted in a log.
+    #[must_use]
+    pub fn audited(mut self, log: Arc<AuditLog>) -> Self {
+        self.origin.audit = Some(log);
+        self
+    }
+
+    /// The time of the server's clock.
+    pub(crate) fn now(&self) -> UnixMillis {
+        self.shared.core.clock.now()
     }
 
     /// Fails readiness and ends all watches.
@@ -98,7 +136,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (shared, caller) = (Arc::clone(&self.shared), self.caller.clone());
-        Box::pin(async move { Ok(handle::handle(shared, caller, request).await) })
+        let (shared, origin) = (Arc::clone(&self.shared), self.origin.clone());
+        Box::pin(async move { Ok(handle::handle(shared, origin, request).await) })
     }
 }

@@ -25,15 +25,15 @@ pub(super) fn ask(call: &Call, resource: &Resource, namespace: Option<&str>) -> 
         "SelfSubjectReview" => self_subject_review(user, UnixSeconds(core.now().seconds())),
         "TokenReview" => call.shared.gate.review_token(core, &body)?,
         "SelfSubjectAccessReview" => {
-            core.rights.with(&core.store, |rbac| self_subject_access_review(rbac, user, &body))?
+            core.with_authority(|authority| self_subject_access_review(authority, user, &body))?
         }
         "SelfSubjectRulesReview" => {
             core.rights.with(&core.store, |rbac| self_subject_rules_review(rbac, user, &body))?
         }
-        "SubjectAccessReview" => core.rights.with(&core.store, |rbac| subject_access_review(rbac, &body))?,
+        "SubjectAccessReview" => core.with_authority(|authority| subject_access_review(authority, &body))?,
         "LocalSubjectAccessReview" => {
             let namespace = namespace.unwrap_or_default();
-            core.rights.with(&core.store, |rbac| local_subject_access_review(rbac, namespace, &body))?
+            core.with_authority(|authority| local_subject_access_review(authority, namespace, &body))?
         }
         _ => return Err(ApiError::unknown_resource().into()),
     };

@@ -3,13 +3,17 @@
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Layout};
+use super::list_text::ListText;
 use crate::catalog::Resource;
 use crate::kinds::{Timestamp, read};
 use crate::request::{Accepted, Encoding, IncludeObject, Transform};
 use crate::schema::proto;
 use crate::schema::tables::core::CONFIG_MAP;
 use crate::schema::tables::meta::STATUS;
-use crate::verbs::{Headings, Listed, TableForm, list_view, partial, partial_list};
+use crate::store::Stored;
+use crate::verbs::{
+    Headings, Listed, TableForm, TypeFields, decode, list_view, partial, partial_list, print_shown, shown,
+};
 
 /// Everything that decides the form of an answer about a resource.
 #[derive(Debug, Clone, Copy)]
@@ -71,11 +75,32 @@ impl Form<'_> {
         self.encode(code, status)
     }
 
-    pub(crate) fn list(&self, listed: Listed) -> Answer {
+    /// As [`Form::one`], for an object as it is stored.
+    pub(crate) fn stored(&self, code: u16, stored: &Stored) -> Answer {
+        if !self.is_line() || self.accepted.transform.is_some() {
+            return self.one(code, shown(self.resource, decode(stored)));
+        }
+        let mut text = Vec::new();
+        print_shown(&mut text, self.resource, stored, stored.revision, TypeFields::Shown);
+        text.push(b'\n');
+        Answer::bytes(code, "application/json", text)
+    }
+
+    /// Whether the answer is JSON on one line, which can be put together from texts.
+    fn is_line(&self) -> bool {
+        self.accepted.encoding == Encoding::Json && self.layout == Layout::Line
+    }
+
+    pub(crate) fn list(&self, listed: &Listed) -> Answer {
+        if self.is_line() {
+            let text = ListText::new(listed, self.accepted.transform, (self.include, self.now));
+            return Answer::pieces(200, Box::new(text));
+        }
         let metadata = listed.metadata();
+        let objects = listed.objects().collect::<Vec<_>>();
         let (value, version) = match self.accepted.transform {
             None => {
-                let list = list_view(self.resource, listed.objects, metadata);
+                let list = list_view(self.resource, objects, metadata);
                 return match self.accepted.encoding {
                     Encoding::Json => Answer::json(200, &list, self.layout),
                     Encoding::Yaml => Answer::yaml(200, &list),
@@ -86,11 +111,9 @@ impl Form<'_> {
                     }
                 };
             }
-            Some(Transform::Table(version)) => {
-                (self.table().table(&listed.objects, metadata, Headings::Shown), version)
-            }
+            Some(Transform::Table(version)) => (self.table().table(&objects, metadata, Headings::Shown), version),
             Some(Transform::PartialObjectMetadataList(version) | Transform::PartialObjectMetadata(version)) => {
-                (partial_list(&listed.objects, metadata), version)
+                (partial_list(&objects, metadata), version)
             }
         };
         self.transformed_list(value, version.api_version())

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+
 use super::answer::Answer;
 use super::handle::Call;
 use super::questions::ask;
@@ -10,8 +12,8 @@ use super::writes;
 use crate::catalog::{Resource, Subresource};
 use crate::kinds::Rules;
 use crate::request::{
-    Accepted, GetOptions, IncludeObject, ListOptions, Method, Offer, ResourceRequest, TableOptions, Transform, Verb,
-    WatchOptions, negotiate,
+    Accepted, GetOptions, IncludeObject, ListOptions, Method, Offer, ResourceRequest, TableOptions, Target, Transform,
+    Verb, WatchOptions, negotiate,
 };
 use crate::status::ApiError;
 use crate::verbs::{Collection, EventForm, Outcome, Watching};
@@ -76,14 +78,18 @@ pub(super) async fn serve(call: Call, request: ResourceRequest) -> Outcome<Answe
     }
     let namespace = place(resource, &request)?;
     let asked = Asked { resource: Arc::clone(resource), namespace };
-    match (&request.name, &request.subresource) {
+    let answer = match (&request.name, &request.subresource) {
         (None, _) => collection(call, asked, &request).await,
         (Some(name), None) => object(call, asked, name, &request).await,
         (Some(name), Some(subresource)) => match resource.subresource(subresource) {
             Some(subresource) => below(call, asked, name, subresource).await,
+            // The reference looks for custom resources in another place, which answers in other words.
+            None if resource.custom().is_some() => Err(ApiError::not_found(resource.named(), name).into()),
             None => Err(ApiError::unknown_resource().into()),
         },
-    }
+    }?;
+    let deprecation = resource.custom().and_then(|custom| custom.deprecation());
+    Ok(answer.warn(deprecation.into_iter().map(str::to_owned).collect()))
 }
 
 /// The namespace of the objects. A path with a namespace where there is none, or the reverse, names nothing.
@@ -150,8 +156,8 @@ async fn below(call: Call, asked: Asked, name: &str, subresource: Subresource) -
 async fn get(call: &Call, asked: &Asked, name: &str) -> Outcome<Answer> {
     let form = asked.form_of_one(call)?;
     let options = GetOptions::parse(&call.info.query)?;
-    let live = call.shared.core.get(asked.collection(), name, options.read).await?;
-    Ok(form.one(200, live.object))
+    let stored = call.shared.core.get(asked.collection(), name, options.read).await?;
+    Ok(form.stored(200, &stored))
 }
 
 async fn list(call: &Call, asked: &Asked) -> Outcome<Answer> {
@@ -159,7 +165,7 @@ async fn list(call: &Call, asked: &Asked) -> Outcome<Answer> {
     let known = asked.resource.field_labels();
     let options = ListOptions::parse(&call.info.query, &known)?;
     let listed = call.shared.core.list(asked.collection(), &options).await?;
-    Ok(form.list(listed))
+    Ok(form.list(&listed))
 }
 
 async fn watch(call: &Call, asked: &Asked, name: Option<&str>) -> Outcome<Answer> {
@@ -175,5 +181,13 @@ async fn watch(call: &Call, asked: &Asked, name: Option<&str>) -> Outcome<Answer
         }
     };
     let watching = Watching { collection: asked.collection(), options, form: event_form };
-    Ok(Answer::watch(call.shared.core.watch(watching).await?, encoding))
+    let lines = call.shared.core.watch(watching).await?;
+    let counted = match &call.info.target {
+        Target::Resource(request) => {
+            let running = call.shared.metrics.watch(request);
+            Box::pin(lines.inspect(move |_| running.event()))
+        }
+        Target::Endpoint(_) => lines,
+    };
+    Ok(Answer::watch(counted, encoding))
 }

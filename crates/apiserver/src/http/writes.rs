@@ -158,7 +158,7 @@ pub(super) async fn delete_collection(call: &Call, asked: &Asked) -> Outcome<Ans
     let listed = call.shared.core.list(asked.collection(), &list).await?;
     let revision = listed.revision.to_string();
     let mut gone = Vec::new();
-    for object in listed.objects {
+    for object in listed.objects() {
         let deletion = Deletion {
             resource: &asked.resource,
             rules: asked.rules()?,

@@ -4,7 +4,9 @@
 use super::age::since;
 use super::cells::Column;
 use super::labels::{invalid_each, validate_key};
-use super::read::{copy, name, namespace, number, optional_text, present, remove, set, text, unchanged};
+use super::read::{
+    copy, name, namespace, number, optional_text, present, remove, set, set_default_text, text, unchanged,
+};
 use super::time::Timestamp;
 use super::{DeleteAnswer, Missing, Policy, Rules, meta, names};
 use crate::status::FieldError;
@@ -41,13 +43,17 @@ const MESSAGE: usize = 1024;
 
 /// The core view of an event in the `events.k8s.io` view.
 pub fn to_core(event: &Value) -> Value {
-    renamed(event, "v1", RENAMED.map(|(core, new)| (new, core)))
+    let mut event = renamed(event, "v1", RENAMED.map(|(core, new)| (new, core)));
+    for field in ["/reportingComponent", "/reportingInstance"] {
+        set_default_text(&mut event, field, "");
+    }
+    event
 }
 
 /// The `events.k8s.io` view of an event in the core view.
 pub fn from_core(event: &Value) -> Value {
     let mut event = renamed(event, "events.k8s.io/v1", RENAMED);
-    // The core view shows these also when they are empty.
+    // The core view prints these also when they are empty; this one does not.
     for field in ["/reportingController", "/reportingInstance"] {
         if text(&event, field).is_empty() {
             remove(&mut event, field);

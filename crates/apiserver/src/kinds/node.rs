@@ -54,10 +54,7 @@ impl Rules for NodeRules {
     }
 
     fn default(&self, node: &mut Value) {
-        // The first of the ranges has an old name that clients still read.
-        if let Some(range) = list(node, "/spec/podCIDRs").first().cloned() {
-            set(node, "/spec/podCIDR", range);
-        }
+        settle_ranges(node);
         for resources in ["/status/capacity", "/status/allocatable"] {
             cells::round_resources(node, resources);
         }
@@ -127,12 +124,23 @@ fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
     found.map_or("<none>", |address| text(address, "/address"))
 }
 
+/// The older field is the first item of the newer one. Where they disagree, the older one is believed.
+fn settle_ranges(node: &mut Value) {
+    let first = list(node, "/spec/podCIDRs").first().and_then(Value::as_str).unwrap_or_default().to_owned();
+    let single = text(node, "/spec/podCIDR").to_owned();
+    if single.is_empty() && !first.is_empty() {
+        set(node, "/spec/podCIDR", first);
+    } else if single != first {
+        set(node, "/spec/podCIDRs", vec![Value::from(single)]);
+    }
+}
+
+/// The reference reports taints under `metadata`, where they once were.
 fn validate_taints(node: &Value) -> Vec<FieldError> {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
     for (index, taint) in list(node, "/spec/taints").iter().enumerate() {
-        // The reference names the wrong place.
         let field = format!("metadata.taints[{index}]");
         let (key, value, effect) = (text(taint, "/key"), text(taint, "/value"), text(taint, "/effect"));
         errors.extend(validate_key(key, &format!("{field}.key")));

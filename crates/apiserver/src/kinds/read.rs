@@ -3,19 +3,32 @@
 
 use serde_json::{Map, Value};
 
+/// The value at `pointer`. `Value::pointer` copies each step twice, in case it is escaped; ours are not, and are walked
+/// for every rule of every write.
+pub(crate) fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
+    pointer.split('/').skip(1).try_fold(object, |value, step| match value {
+        Value::Object(fields) => fields.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// The text at `pointer`; empty when absent.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    at(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The text at `pointer`, when a value is set there at all.
 pub(crate) fn optional_text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
-    object.pointer(pointer).and_then(Value::as_str)
+    at(object, pointer).and_then(Value::as_str)
 }
 
 /// The list at `pointer`; empty when absent.
 pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    at(object, pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The strings of the list at `pointer`.
@@ -25,7 +38,7 @@ pub(crate) fn texts<'a>(object: &'a Value, pointer: &str) -> Vec<&'a str> {
 
 /// The entries of the map at `pointer` in key order.
 pub(crate) fn entries<'a>(object: &'a Value, pointer: &str) -> Vec<(&'a str, &'a Value)> {
-    let map = object.pointer(pointer).and_then(Value::as_object);
+    let map = at(object, pointer).and_then(Value::as_object);
     map.into_iter().flatten().map(|(key, value)| (key.as_str(), value)).collect()
 }
 
@@ -36,26 +49,26 @@ pub(crate) fn pairs<'a>(object: &'a Value, pointer: &str) -> Vec<(&'a str, &'a s
 
 /// The whole number at `pointer`.
 pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
-    object.pointer(pointer).and_then(Value::as_i64)
+    at(object, pointer).and_then(Value::as_i64)
 }
 
 /// Whether `true` stands at `pointer`.
 pub(crate) fn flag(object: &Value, pointer: &str) -> bool {
-    object.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
+    at(object, pointer).and_then(Value::as_bool).unwrap_or(false)
 }
 
 /// The value at `pointer` unless it is absent or `null`. An empty object is present.
 pub(crate) fn present<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
-    object.pointer(pointer).filter(|value| !value.is_null())
+    at(object, pointer).filter(|value| !value.is_null())
 }
 
 /// A copy of the value at `pointer`, `null` when absent: what an error about it shows.
 pub(crate) fn copy(object: &Value, pointer: &str) -> Value {
-    object.pointer(pointer).cloned().unwrap_or(Value::Null)
+    at(object, pointer).cloned().unwrap_or(Value::Null)
 }
 
 pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object.pointer("/metadata/annotations")?.get(key)?.as_str()
+    at(object, "/metadata/annotations")?.get(key)?.as_str()
 }
 
 pub(crate) fn name(object: &Value) -> &str {
@@ -84,7 +97,7 @@ pub(crate) fn set(object: &mut Value, pointer: &str, value: impl Into<Value>) {
 
 /// Puts an entry into the map at `pointer`; its key may hold anything.
 pub(crate) fn insert(object: &mut Value, pointer: &str, key: &str, value: impl Into<Value>) {
-    if !object.pointer(pointer).is_some_and(Value::is_object) {
+    if !at(object, pointer).is_some_and(Value::is_object) {
         set(object, pointer, Map::new());
     }
     if let Some(map) = object.pointer_mut(pointer).and_then(Value::as_object_mut) {
@@ -113,7 +126,7 @@ pub(crate) fn remove(object: &mut Value, pointer: &str) -> Option<Value> {
 
 /// Makes `pointer` what it is in `old`, absent if absent there.
 pub(crate) fn restore(object: &mut Value, old: &Value, pointer: &str) {
-    match old.pointer(pointer) {
+    match at(old, pointer) {
         Some(value) => set(object, pointer, value.clone()),
         None => {
             remove(object, pointer);
@@ -154,5 +167,5 @@ fn meaningful(value: Option<&Value>) -> Option<&Value> {
 
 /// Whether the field at `pointer` is the same in both.
 pub(crate) fn unchanged(object: &Value, old: &Value, pointer: &str) -> bool {
-    same(object.pointer(pointer), old.pointer(pointer))
+    same(at(object, pointer), at(old, pointer))
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::go_text::go_quote;
+use crate::store::Key;
 
 /// Terms that must all hold. Without any, everything matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,6 +92,18 @@ impl FieldSelector {
     /// The one value that `field` must have, if the selector says so.
     pub fn requires_exact(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| term.equal && term.field == field).map(|term| term.value.as_str())
+    }
+
+    /// Whether an object at this place satisfies every term; none if that takes a look into the object.
+    pub(crate) fn matches_place(&self, place: &Key) -> Option<bool> {
+        self.terms.iter().try_fold(true, |all, term| {
+            let value = match term.field.as_str() {
+                "metadata.name" => place.name(),
+                "metadata.namespace" => place.namespace().unwrap_or_default(),
+                _ => return None,
+            };
+            Some(all && (value == term.value) == term.equal)
+        })
     }
 
     /// Whether an object, as served, satisfies every term.

@@ -75,6 +75,8 @@ pub enum Endpoint {
     Root,
     Version,
     Metrics,
+    /// `/orlop/backup`: all objects at one revision.
+    Backup,
     /// `check` is the last part of `/readyz/etcd`.
     Health {
         of: Health,
@@ -217,6 +219,7 @@ fn endpoint(parts: &[&str]) -> Endpoint {
         [] => Endpoint::Root,
         ["version"] => Endpoint::Version,
         ["metrics"] => Endpoint::Metrics,
+        ["orlop", "backup"] => Endpoint::Backup,
         ["livez", check @ ..] if check.len() < 2 => health(Health::Livez, check),
         ["readyz", check @ ..] if check.len() < 2 => health(Health::Readyz, check),
         ["healthz", check @ ..] if check.len() < 2 => health(Health::Healthz, check),

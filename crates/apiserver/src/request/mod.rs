@@ -51,6 +51,8 @@ pub use write_options::{
 
 /// The largest body of a request: 3 MiB.
 pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+/// The most values that a JSON body may have: each takes a hundred times its text in memory, or more, once it is read.
+pub const MAX_BODY_VALUES: usize = 100_000;
 /// Longest path, in bytes as sent. The longest meaningful one is about 1 KiB.
 pub const MAX_PATH_BYTES: usize = 8 * 1024;
 /// Longest query, in bytes as sent. Selectors over many names are the long ones.

@@ -34,6 +34,8 @@ pub enum Refusal {
         why: String,
     },
     BodyTooLarge,
+    /// More values in one body than anything real has.
+    TooManyValues,
     PathTooLong,
     UnsupportedMediaType(String),
     /// A patch of a built-in resource in a type it does not know, found while routing.
@@ -131,7 +133,7 @@ impl Refusal {
             Self::NotFound { .. } => 404,
             Self::NotAcceptable(_) | Self::NoRepresentation(_) => 406,
             Self::Conflict { .. } => 409,
-            Self::BodyTooLarge => 413,
+            Self::BodyTooLarge | Self::TooManyValues => 413,
             Self::PathTooLong => 414,
             Self::UnsupportedMediaType(_) | Self::NoPatchType => 415,
             Self::Invalid { .. } => 422,
@@ -149,7 +151,7 @@ impl Refusal {
             Self::NotFound { .. } => "NotFound",
             Self::NotAcceptable(_) | Self::NoRepresentation(_) => "NotAcceptable",
             Self::Conflict { .. } => "Conflict",
-            Self::BodyTooLarge => "RequestEntityTooLarge",
+            Self::BodyTooLarge | Self::TooManyValues => "RequestEntityTooLarge",
             Self::UnsupportedMediaType(_) | Self::NoPatchType => "UnsupportedMediaType",
             Self::Invalid { .. } => "Invalid",
             Self::PathTooLong | Self::HeadersTooLarge | Self::Internal(_) => "",
@@ -174,6 +176,7 @@ impl Refusal {
             | Self::Unauthorized
             | Self::NotAcceptable(_)
             | Self::BodyTooLarge
+            | Self::TooManyValues
             | Self::PathTooLong
             | Self::UnsupportedMediaType(_)
             | Self::HeadersTooLarge
@@ -197,6 +200,9 @@ impl fmt::Display for Refusal {
                 write!(f, "Operation cannot be fulfilled on {}: {why}", named(group, resource, name))
             }
             Self::BodyTooLarge => write!(f, "Request entity too large: limit is {}", super::MAX_BODY_BYTES),
+            Self::TooManyValues => {
+                write!(f, "Request entity too large: more than {} values in one body", super::MAX_BODY_VALUES)
+            }
             Self::PathTooLong => f.write_str("the path or query of the request is too long"),
             Self::HeadersTooLarge => f.write_str("the header fields of the request are too many or too large"),
             Self::NoPatchType => f.write_str("415: Unsupported Media Type"),

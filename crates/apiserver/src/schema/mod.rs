@@ -5,7 +5,7 @@ pub mod encode;
 pub mod kinds;
 pub mod openapi;
 pub mod proto;
-pub mod quantity;
+pub use ::api::quantity;
 pub mod tables;
 pub mod time;
 pub mod types;

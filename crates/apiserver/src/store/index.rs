@@ -97,6 +97,11 @@ impl Index {
         self.revision
     }
 
+    /// How many events are kept.
+    pub(super) fn history_events(&self) -> usize {
+        self.shelves.values().map(|shelf| shelf.log.len()).sum()
+    }
+
     /// The same key with strings that are already here, so that thousands of objects share one resource name.
     pub(super) fn canonical(&self, key: Key) -> Key {
         match self.shelves.get_key_value(key.resource()) {
@@ -251,11 +256,11 @@ impl Index {
     }
 
     /// The live objects alone, for a copy of the store that starts its history anew.
-    pub(super) fn live_entries(&self) -> Vec<Entry> {
+    pub(super) fn live_objects(&self) -> Vec<Arc<Stored>> {
         let all = self.shelves.values().flat_map(|shelf| shelf.objects.values());
-        let mut entries: Vec<_> = all.filter_map(|versions| versions.back()?.live().map(Entry::live)).collect();
-        entries.sort_by_key(|entry| entry.revision);
-        entries
+        let mut objects: Vec<_> = all.filter_map(|versions| versions.back()?.live().cloned()).collect();
+        objects.sort_by_key(|stored| stored.revision);
+        objects
     }
 }
 

@@ -10,6 +10,8 @@
 //! 5. History is kept for the time and number that [`History`] says, per resource, also across restarts.
 //! 6. A damaged record is never opened. [`OpenError::Damaged`] says what is damaged; [`salvage`] builds the last good
 //!    state of every object somewhere else and says what it lacks.
+//! 7. A store that [`restore`] or [`salvage`] made starts behind every revision that a client of its source can have
+//!    seen: such a client is told that history was cut.
 //!
 //! # How
 //! All reads are answered from memory (`index`). Writes go through one writer (`writer`), which checks their
@@ -20,9 +22,11 @@
 //! # Not here
 //! What objects mean, selectors, resource versions inside objects. Reading the clock: [`Store::tick`] is told the time.
 
+mod backup;
 mod durable;
 mod index;
 mod key;
+mod meter;
 mod object;
 mod read;
 mod sqlite;
@@ -37,11 +41,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use self::backup::{Backup, BackupError, Snapshot};
 pub use self::durable::{Compaction, Durable, DurableError, Entry, Image, MemoryDisk};
 pub use self::key::{BadKey, Key, Scope};
 pub use self::object::{Change, Event, Revision, Stored, UnixMillis};
 pub use self::read::{At, List, Page, ReadError, TooOld};
-pub use self::sqlite::{CopyError, Damage, OpenError, Salvaged, restore, salvage};
+pub use self::sqlite::{CopyError, Damage, Examined, OpenError, Salvaged, examine, restore, salvage};
 pub use self::watch::{Start, Watch, WatchEnd};
 pub use self::write::{Action, CommitError, Committed, Expect, Write};
 pub use self::writer::Ticked;
@@ -76,11 +81,13 @@ pub struct Options {
     pub batch_writes: usize,
     /// Bytes that share one sync, at most (one write may exceed it).
     pub batch_bytes: usize,
+    /// Pages that gather in the write-ahead file before they are moved into the database.
+    pub checkpoint_pages: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { history: History::default(), batch_writes: 512, batch_bytes: 4 << 20 }
+        Self { history: History::default(), batch_writes: 512, batch_bytes: 4 << 20, checkpoint_pages: 1_000 }
     }
 }
 
@@ -134,7 +141,7 @@ impl Store {
 
     /// The store in this directory, made if there is none. Reads all of it and checks all of it.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
-        let (image, log) = sqlite::open(dir)?;
+        let (image, log) = sqlite::open(dir, options.checkpoint_pages)?;
         Self::threaded(image, Box::new(log), options).map_err(OpenError::Thread)
     }
 
@@ -153,6 +160,15 @@ impl Store {
     /// The newest revision that readers see.
     pub fn revision(&self) -> Revision {
         self.view.read().revision()
+    }
+
+    /// What the store counts about itself, in the text form of Prometheus.
+    pub(crate) fn print_metrics(&self, out: &mut String) {
+        let (revision, history) = {
+            let index = self.view.read();
+            (index.revision(), index.history_events())
+        };
+        self.view.meter().print(revision.0, history, out);
     }
 
     pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
@@ -185,12 +201,19 @@ impl Store {
 
     /// Writes one object. Once the write is handed over it happens, whether or not the caller waits for the answer.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
+        let mut committed = self.commit_all(vec![write]).await?;
+        Ok(committed.pop().expect("one write has one outcome"))
+    }
+
+    /// Writes several objects together: all of them, each with a revision of its own, or none. The error is that of the
+    /// first write that cannot be.
+    pub async fn commit_all(&self, writes: Vec<Write>) -> Result<Vec<Committed>, CommitError> {
         match &*self.writer {
-            Commits::Thread(writer) => writer.commit(write).await,
+            Commits::Thread(writer) => writer.commit(writes).await,
             Commits::Inline(writer) => {
                 let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-                let outcome = writer.commit(vec![write]).pop();
-                outcome.expect("a batch of one write has one outcome")
+                let outcome = writer.commit(vec![writes]).pop();
+                outcome.expect("a batch of one group has one outcome")
             }
         }
     }
@@ -203,15 +226,10 @@ impl Store {
         }
     }
 
-    /// Writes a checked copy of the current state to `to`, which must not exist or be empty. Writers are not held up.
-    /// The copy holds the live objects without history; [`restore`] makes a store of it. Blocks on the disk.
-    pub fn backup(&self, to: &Path) -> Result<Revision, CopyError> {
-        let image = {
-            let index = self.view.read();
-            let (revision, entries) = (index.revision(), index.live_entries());
-            Image { uuid: self.uuid.as_ref().to_owned(), revision, floor: revision, entries, ..Image::default() }
-        };
-        let revision = image.revision;
-        sqlite::write_copy(&image, to).map(|()| revision)
+    /// The live objects as they are now, without their history. Costs a reference per object, and holds up writers for
+    /// no longer than gathering those takes.
+    pub fn snapshot(&self) -> Snapshot {
+        let index = self.view.read();
+        Snapshot { uuid: self.uuid.as_ref().to_owned(), revision: index.revision(), objects: index.live_objects() }
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::durable::Compaction;
 use super::index::Index;
 use super::key::Scope;
+use super::meter::Meter;
 use super::object::{Event, Revision};
 use super::read::TooOld;
 
@@ -27,16 +28,22 @@ pub(super) struct View {
     bells: Mutex<BTreeMap<Arc<str>, Arc<Notify>>>,
     progress: Notify,
     closed: AtomicBool,
+    meter: Meter,
 }
 
 impl View {
     pub(super) fn new(index: Index) -> Self {
         let bells = Mutex::default();
-        Self { index: RwLock::new(index), bells, progress: Notify::new(), closed: AtomicBool::new(false) }
+        let (progress, closed) = (Notify::new(), AtomicBool::new(false));
+        Self { index: RwLock::new(index), bells, progress, closed, meter: Meter::default() }
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Index> {

@@ -108,6 +108,36 @@ impl Batch {
         Self { last, touched: BTreeMap::new(), events: Vec::new() }
     }
 
+    /// Adds all of the writes or none of them.
+    pub(super) fn add_all(
+        &mut self,
+        writes: Vec<Write>,
+        lookup: impl Fn(&Key) -> Option<Arc<Stored>>,
+    ) -> Result<Vec<Committed>, CommitError> {
+        let (last, events) = (self.last, self.events.len());
+        let mut before = Vec::with_capacity(writes.len());
+        let mut committed = Vec::with_capacity(writes.len());
+        for write in writes {
+            before.push((write.key.clone(), self.touched.get(&write.key).cloned()));
+            match self.add(write, &lookup) {
+                Ok(one) => committed.push(one),
+                Err(refused) => {
+                    self.last = last;
+                    self.events.truncate(events);
+                    // Backwards, so that a key that was written twice ends as it began.
+                    for (key, known) in before.into_iter().rev() {
+                        match known {
+                            Some(known) => self.touched.insert(key, known),
+                            None => self.touched.remove(&key),
+                        };
+                    }
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(committed)
+    }
+
     /// `lookup` gives the visible version of a key that this batch has not touched.
     pub(super) fn add(
         &mut self,

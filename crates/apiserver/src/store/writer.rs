@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -25,7 +26,8 @@ const ROWS_PER_TICK: usize = 10_000;
 /// Objects that one tick expires at most, for the same reason.
 const EXPIRIES_PER_TICK: usize = 1_000;
 
-type Outcome = Result<Committed, CommitError>;
+/// What came of writes that belong together, in their order.
+type Outcome = Result<Vec<Committed>, CommitError>;
 
 /// What one tick did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,30 +50,33 @@ impl Writer {
         Self { view, durable, history, ages: Ages::default(), poisoned: None }
     }
 
-    /// One outcome per write, in their order.
-    pub(super) fn commit(&mut self, writes: Vec<Write>) -> Vec<Outcome> {
-        let count = writes.len();
-        match self.try_commit(writes) {
+    /// One outcome per group, in their order. Of a group all writes happen or none.
+    pub(super) fn commit(&mut self, groups: Vec<Vec<Write>>) -> Vec<Outcome> {
+        let count = groups.len();
+        match self.try_commit(groups) {
             Ok(outcomes) => outcomes,
             Err(error) => vec![Err(error); count],
         }
     }
 
-    fn try_commit(&mut self, writes: Vec<Write>) -> Result<Vec<Outcome>, CommitError> {
+    fn try_commit(&mut self, groups: Vec<Vec<Write>>) -> Result<Vec<Outcome>, CommitError> {
         self.healthy()?;
         let (batch, outcomes) = {
             let index = self.view.read();
             let mut batch = Batch::after(index.revision());
-            let add = |mut write: Write| {
-                write.key = index.canonical(write.key);
-                batch.add(write, |key| index.latest(key).cloned())
+            let add = |mut group: Vec<Write>| {
+                group.iter_mut().for_each(|write| write.key = index.canonical(write.key.clone()));
+                batch.add_all(group, |key| index.latest(key).cloned())
             };
-            let outcomes: Vec<_> = writes.into_iter().map(add).collect();
+            let outcomes: Vec<_> = groups.into_iter().map(add).collect();
             (batch, outcomes)
         };
         if !batch.events.is_empty() {
+            // Only a number that is shown: nothing is decided by it.
+            let started = Instant::now();
             let kept = self.durable.append(&batch.events);
             self.or_poison(kept)?;
+            self.view.meter().batch(batch.events.len(), started.elapsed());
             self.view.publish(batch.events);
         }
         Ok(outcomes)
@@ -80,7 +85,7 @@ impl Writer {
     pub(super) fn tick(&mut self, now: UnixMillis) -> Result<Ticked, CommitError> {
         self.healthy()?;
         let expired = self.view.read().expired(now, EXPIRIES_PER_TICK);
-        let deletes = expired.into_iter().map(|key| Write::delete(key, Expect::Present)).collect();
+        let deletes = expired.into_iter().map(|key| vec![Write::delete(key, Expect::Present)]).collect();
         let expired = self.try_commit(deletes)?.len();
 
         let aged = self.ages.aged(now, self.view.read().revision(), self.history.min_age_millis);
@@ -151,7 +156,7 @@ impl Ages {
 
 #[derive(Debug)]
 enum Request {
-    Commit { write: Write, answer: oneshot::Sender<Outcome> },
+    Commit { group: Vec<Write>, answer: oneshot::Sender<Outcome> },
     Tick { now: UnixMillis, answer: oneshot::Sender<Result<Ticked, CommitError>> },
 }
 
@@ -170,8 +175,8 @@ impl WriterThread {
         Ok(Self { requests: Some(requests), thread: Some(thread) })
     }
 
-    pub(super) async fn commit(&self, write: Write) -> Outcome {
-        self.ask(|answer| Request::Commit { write, answer }).await
+    pub(super) async fn commit(&self, group: Vec<Write>) -> Outcome {
+        self.ask(|answer| Request::Commit { group, answer }).await
     }
 
     pub(super) async fn tick(&self, now: UnixMillis) -> Result<Ticked, CommitError> {
@@ -204,14 +209,15 @@ impl Drop for WriterThread {
 
 fn serve(mut writer: Writer, mut queue: mpsc::Receiver<Request>, options: Options) {
     while let Some(first) = queue.blocking_recv() {
-        let (mut writes, mut answers, mut weight) = (Vec::new(), Vec::new(), 0);
+        let (mut groups, mut answers, mut count, mut weight) = (Vec::new(), Vec::new(), 0, 0);
         let mut next = Some(first);
         let mut tick = None;
         while let Some(request) = next {
             match request {
-                Request::Commit { write, answer } => {
-                    weight += write.weight();
-                    writes.push(write);
+                Request::Commit { group, answer } => {
+                    count += group.len();
+                    weight += group.iter().map(Write::weight).sum::<usize>();
+                    groups.push(group);
                     answers.push(answer);
                 }
                 Request::Tick { now, answer } => {
@@ -219,11 +225,11 @@ fn serve(mut writer: Writer, mut queue: mpsc::Receiver<Request>, options: Option
                     break;
                 }
             }
-            let full = writes.len() >= options.batch_writes || weight >= options.batch_bytes;
+            let full = count >= options.batch_writes || weight >= options.batch_bytes;
             next = if full { None } else { queue.try_recv().ok() };
         }
         // A caller that no longer waits for its answer has still written.
-        for (answer, outcome) in answers.into_iter().zip(writer.commit(writes)) {
+        for (answer, outcome) in answers.into_iter().zip(writer.commit(groups)) {
             let _ = answer.send(outcome);
         }
         if let Some((now, answer)) = tick {

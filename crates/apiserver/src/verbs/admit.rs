@@ -1,16 +1,22 @@
 //! Admission as the verbs see it: what must be true of the rest of the world for a write to be let through.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
-use super::{Core, Deletion, Effect, Outcome, Write, codec, shown};
+use super::{Core, Deletion, Outcome, Write, codec, shown};
 use crate::admission::{self, Charge, Lookup, Operation, Request, User};
 use crate::auth::{
-    Attributes, Decision, Object, RoleWrite, authorize, check_binding_write, check_role_write, forbidden,
+    Attributes, Authority, Decision, Object, RoleWrite, WithNodes, check_binding_write, check_role_write, forbidden,
 };
 use crate::catalog;
 use crate::kinds::{Endpoint, read};
 use crate::sources;
 use crate::store::{self, CommitError, Expect, Key, List, Revision, Scope};
+
+/// Where quotas are stored.
+const QUOTAS: &str = "resourcequotas";
 
 /// The stored state, as admission reads it: the newest there is.
 struct State<'a>(&'a Core);
@@ -36,8 +42,27 @@ impl Lookup for State<'_> {
 
 /// Admission asks about built-in kinds only.
 fn stored_kind(kind: &str) -> Option<&'static catalog::Resource> {
-    let stored = catalog::built_in().stored().map(|resource| &**resource);
-    stored.into_iter().find(|resource| resource.kind == kind && !resource.expires())
+    static KINDS: LazyLock<BTreeMap<&str, &catalog::Resource>> = LazyLock::new(|| {
+        let stored = catalog::built_in().stored().filter(|resource| !resource.expires());
+        stored.map(|resource| (resource.kind.as_str(), &**resource)).collect()
+    });
+    KINDS.get(kind).copied()
+}
+
+/// A quota that was read has a name that can be a key and a version that is a number.
+fn put_charge(charge: &Charge) -> Option<store::Write> {
+    let version = read::text(&charge.quota, "/metadata/resourceVersion").parse().ok()?;
+    let key = Key::new(QUOTAS, Some(&charge.namespace), &charge.name).ok()?;
+    Some(store::Write::put(key, Expect::At(Revision(version)), codec::encode(&charge.quota)))
+}
+
+/// Whether a commit failed because somebody else has charged or changed a quota: then there is a new usage to look at.
+pub(super) fn is_about_quota(error: &CommitError) -> bool {
+    match error {
+        CommitError::Changed { current, .. } => current.key.resource() == QUOTAS,
+        CommitError::Missing { key } => key.resource() == QUOTAS,
+        CommitError::Exists { .. } | CommitError::Poisoned { .. } => false,
+    }
 }
 
 impl<'a> Write<'a> {
@@ -84,41 +109,23 @@ impl Core {
         Ok(admission::restrict_node(request, object, &User { name: &user.name, groups: &groups })?)
     }
 
-    /// Validating admission of a create.
-    pub(super) async fn validate_create(&self, write: &Write<'_>, object: &Value) -> Outcome<()> {
+    /// Validating admission of a create: what has to be written together with the object.
+    pub(super) fn validate_create(&self, write: &Write<'_>, object: &Value) -> Outcome<Vec<store::Write>> {
         self.check_rights(write, object, None)?;
-        self.judge(write, &write.admission(Operation::Create, read::name(object), None), object).await
+        self.judge(&write.admission(Operation::Create, read::name(object), None), object)
     }
 
-    /// Validating admission of an update.
-    pub(super) async fn validate_update(&self, write: &Write<'_>, object: &Value, old: &Value) -> Outcome<()> {
+    /// Validating admission of an update: what has to be written together with the object.
+    pub(super) fn validate_update(&self, write: &Write<'_>, object: &Value, old: &Value) -> Outcome<Vec<store::Write>> {
         self.check_rights(write, object, Some(old))?;
-        self.judge(write, &write.admission(Operation::Update, read::name(old), Some(old)), object).await
+        self.judge(&write.admission(Operation::Update, read::name(old), Some(old)), object)
     }
 
-    /// Asks the plugins and charges quotas; again while somebody else charges the same quota at the same time.
-    async fn judge(&self, write: &Write<'_>, request: &Request<'_>, object: &Value) -> Outcome<()> {
-        loop {
-            let charges = admission::validate(request, object, &State(self))?;
-            if write.effect == Effect::DryRun || self.charge(charges).await? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Writes the new usage to each quota; false when one of them was changed meanwhile.
-    async fn charge(&self, charges: Vec<Charge>) -> Outcome<bool> {
-        for charge in charges {
-            let version = read::text(&charge.quota, "/metadata/resourceVersion").parse().unwrap_or_default();
-            let Ok(key) = Key::new("resourcequotas", Some(&charge.namespace), &charge.name) else { continue };
-            let put = store::Write::put(key, Expect::At(Revision(version)), codec::encode(&charge.quota));
-            match self.store.commit(put).await {
-                Ok(_) => {}
-                Err(CommitError::Changed { .. } | CommitError::Missing { .. }) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(true)
+    /// Asks the plugins. Quotas are charged in the same commit that stores the object, and only if nobody has changed
+    /// them since they were looked at here.
+    fn judge(&self, request: &Request<'_>, object: &Value) -> Outcome<Vec<store::Write>> {
+        let charges = admission::validate(request, object, &State(self))?;
+        Ok(charges.iter().filter_map(put_charge).collect())
     }
 
     pub(super) fn admit_delete(&self, deletion: &Deletion<'_>, name: &str) -> Outcome<()> {
@@ -148,10 +155,15 @@ impl Core {
             name,
         };
         let attributes = Attributes { user: write.user, verb: "create".into(), object };
-        match self.rights.with(&self.store, |rbac| authorize(rbac, &attributes)) {
+        match self.with_authority(|authority| authority.judge(&attributes)) {
             Decision::Allowed { .. } => Ok(()),
             Decision::NoOpinion { reason } => Err(forbidden(&attributes, &reason).into()),
         }
+    }
+
+    /// Asks those who can say yes to a request.
+    pub(crate) fn with_authority<T>(&self, question: impl FnOnce(&dyn Authority) -> T) -> T {
+        self.rights.with(&self.store, |rbac| question(&WithNodes { rbac, lookup: &State(self) }))
     }
 
     /// Nobody hands out rights that they do not have themselves.

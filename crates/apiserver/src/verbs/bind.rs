@@ -26,14 +26,14 @@ impl Core {
             let mut object = change(&live.object)?;
             settle(write.resource, write.rules, &mut object);
             let leaves = deletion::completed_by(&write.resource.kind, &object);
-            let same = codec::encode(&storable(write.resource, &object)) == live.stored.value;
-            if (same && !leaves) || write.effect == Effect::DryRun {
+            let text = codec::encode(&storable(write.resource, &object));
+            if (text == live.stored.value && !leaves) || write.effect == Effect::DryRun {
                 return Ok(object);
             }
             let (key, expect) = (live.stored.key.clone(), Expect::At(live.stored.revision));
             let commit = match leaves {
                 true => store::Write::delete(key, expect),
-                false => self.put(write.resource, key, &object, expect)?,
+                false => self.put_text(write.resource, key, text, expect)?,
             };
             match self.store.commit(commit).await {
                 Ok(_) if leaves => return Ok(object),

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Outcome, Write};
 use crate::request::{BodyType, DeleteOptions, FieldValidation, Query};
-use crate::schema::decode::{Expected, Format, Problem, decode_request, parse_yaml};
+use crate::schema::decode::{Expected, Format, Problem, decode_request, parse_json, parse_yaml};
 use crate::schema::proto;
 use crate::schema::tables::meta::DELETE_OPTIONS;
 use crate::schema::types::Struct;
@@ -47,7 +47,7 @@ impl Given<'_> {
         let (object, mut problems): (Value, Vec<Problem>) = match self.written {
             BodyType::Yaml => parse_yaml(self.bytes).map_err(|error| unreadable(error.to_string()))?,
             BodyType::Json | BodyType::Protobuf => {
-                (serde_json::from_slice(self.bytes).map_err(|error| unreadable(error.to_string()))?, Vec::new())
+                parse_json(self.bytes).map_err(|error| unreadable(error.to_string()))?
             }
         };
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();

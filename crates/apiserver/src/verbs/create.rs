@@ -1,8 +1,9 @@
 //! Create.
 
+use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Core, Effect, OBJECT_BYTES, Outcome, Write, codec, settle, storable};
+use super::{Core, Effect, OBJECT_BYTES, Outcome, Write, admit, codec, settle, storable};
 use crate::catalog::Resource;
 use crate::kinds::meta::{self, Birth};
 use crate::kinds::{self, read};
@@ -41,22 +42,23 @@ impl Core {
             meta::wants_generated_name(&object).then(|| read::text(&object, "/metadata/generateName").to_owned());
         self.admit_create(write, &mut object)?;
         let uid = self.uid();
-        let draft = object;
+        let mut draft = object;
         for _ in 0..NAME_ATTEMPTS {
-            let mut object = draft.clone();
-            if let Some(prefix) = &generated {
-                read::set(&mut object, "/metadata/name", self.invent(prefix));
-            }
+            let mut object = match &generated {
+                // A name that was not generated is tried once.
+                None => std::mem::take(&mut draft),
+                Some(prefix) => {
+                    let mut object = draft.clone();
+                    read::set(&mut object, "/metadata/name", self.invent(prefix));
+                    object
+                }
+            };
             let birth = Birth { now: write.now, uid: &uid };
             let warnings = kinds::before_create(write.rules, write.resource.kind_named(), &mut object, birth);
             write.warn(warnings?);
             settle(write.resource, write.rules, &mut object);
-            self.validate_create(write, &object).await?;
-            if !version.is_empty() {
-                return Err(ApiError::version_on_create().into());
-            }
-            match self.insert(write, &object).await? {
-                Inserted::Done(object) => return Ok(Created { object }),
+            match self.store_new(write, &mut object, &version).await? {
+                Inserted::Done => return Ok(Created { object }),
                 Inserted::Taken if generated.is_some() => {}
                 Inserted::Taken => {
                     return Err(ApiError::already_exists(write.resource.named(), read::name(&object)).into());
@@ -70,6 +72,19 @@ impl Core {
         Err(ApiError::names_exhausted(write.resource.named(), generated.as_deref().unwrap_or_default()).into())
     }
 
+    /// Judges a new object and stores it; again while somebody else uses the same quota at the same time.
+    async fn store_new(&self, write: &Write<'_>, object: &mut Value, version: &str) -> Outcome<Inserted> {
+        loop {
+            let charges = self.validate_create(write, object)?;
+            if !version.is_empty() {
+                return Err(ApiError::version_on_create().into());
+            }
+            if let Some(inserted) = self.insert(write, object, charges).await? {
+                return Ok(inserted);
+            }
+        }
+    }
+
     fn invent(&self, prefix: &str) -> String {
         let mut pick = |limit: usize| {
             let limit = u64::try_from(limit).unwrap_or(u64::MAX);
@@ -78,22 +93,32 @@ impl Core {
         meta::generate_name(prefix, &mut pick)
     }
 
-    async fn insert(&self, write: &Write<'_>, object: &Value) -> Outcome<Inserted> {
+    /// Stores a new object and gives it its version. None when a quota has changed meanwhile.
+    async fn insert(
+        &self,
+        write: &Write<'_>,
+        object: &mut Value,
+        charges: Vec<store::Write>,
+    ) -> Outcome<Option<Inserted>> {
         let key = write.key(read::name(object))?;
-        let mut answer = object.clone();
-        codec::clear_version(&mut answer);
+        codec::clear_version(object);
         if write.effect == Effect::DryRun {
-            return Ok(match self.store.get(&key) {
-                None => Inserted::Done(answer),
+            return Ok(Some(match self.store.get(&key) {
+                None => Inserted::Done,
                 Some(other) => Inserted::beside(&codec::decode(&other)),
-            });
+            }));
         }
-        match self.store.commit(self.put(write.resource, key, object, Expect::Absent)?).await {
+        let mut writes = charges;
+        writes.push(self.put(write.resource, key, object, Expect::Absent)?);
+        match self.store.commit_all(writes).await {
             Ok(committed) => {
-                codec::set_version(&mut answer, committed.revision);
-                Ok(Inserted::Done(answer))
+                // The object is the last of what was written.
+                let revision = committed.last().map(|committed| committed.revision).unwrap_or_default();
+                codec::set_version(object, revision);
+                Ok(Some(Inserted::Done))
             }
-            Err(CommitError::Exists { current }) => Ok(Inserted::beside(&codec::decode(&current))),
+            Err(CommitError::Exists { current }) => Ok(Some(Inserted::beside(&codec::decode(&current)))),
+            Err(error) if admit::is_about_quota(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -106,7 +131,17 @@ impl Core {
         object: &Value,
         expect: Expect,
     ) -> Outcome<store::Write> {
-        let value = codec::encode(&storable(resource, object));
+        self.put_text(resource, key, codec::encode(&storable(resource, object)), expect)
+    }
+
+    /// As [`Core::put`], for an object in its stored form.
+    pub(super) fn put_text(
+        &self,
+        resource: &Resource,
+        key: store::Key,
+        value: Bytes,
+        expect: Expect,
+    ) -> Outcome<store::Write> {
         if value.len() > OBJECT_BYTES {
             return Err(ApiError::unclassified("etcdserver: request is too large").into());
         }
@@ -121,7 +156,7 @@ impl Core {
 /// What came of storing a new object.
 #[derive(Debug)]
 enum Inserted {
-    Done(Value),
+    Done,
     Taken,
     /// The name belongs to an object that is being deleted.
     Leaving,

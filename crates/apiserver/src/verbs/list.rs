@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Core, FRESHNESS_WAIT, Failure, Live, Outcome, codec, shown};
+use super::{Core, FRESHNESS_WAIT, Failure, Outcome, codec, shown};
 use crate::catalog::Resource;
 use crate::request::{
     ContinueAt, ContinueToken, FieldLabels, FieldSelector, Freshness, LabelSelector, ListOptions, ListRead,
@@ -64,6 +64,14 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
+    /// Whether an object is selected, as its resource shows it. What needs no look into the object takes none.
+    pub(crate) fn matches_stored(&self, resource: &Resource, stored: &Stored) -> bool {
+        match self.labels.is_empty().then(|| self.fields.matches_place(&stored.key)).flatten() {
+            Some(answer) => answer,
+            None => self.matches(&shown(resource, codec::decode(stored))),
+        }
+    }
+
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.labels.matches_object(object) && self.fields.matches_object(&self.known, object)
     }
@@ -73,12 +81,23 @@ impl Selection {
 #[derive(Debug)]
 pub(crate) struct Listed {
     pub(crate) revision: Revision,
-    pub(crate) objects: Vec<Value>,
+    /// As stored, all of one moment.
+    pub(crate) items: Vec<Arc<Stored>>,
+    resource: Arc<Resource>,
     next: Option<String>,
     remaining: Option<usize>,
 }
 
 impl Listed {
+    pub(crate) fn resource(&self) -> &Arc<Resource> {
+        &self.resource
+    }
+
+    /// The objects as their resource shows them.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Value> + '_ {
+        self.items.iter().map(|stored| shown(&self.resource, codec::decode(stored)))
+    }
+
     /// The list's own metadata.
     pub(crate) fn metadata(&self) -> Value {
         let mut metadata = json!({"resourceVersion": self.revision.to_string()});
@@ -99,9 +118,11 @@ struct Position {
 }
 
 impl Core {
-    pub(crate) async fn get(&self, collection: Collection<'_>, name: &str, read: Freshness) -> Outcome<Live> {
+    pub(crate) async fn get(&self, collection: Collection<'_>, name: &str, read: Freshness) -> Outcome<Arc<Stored>> {
         self.wait_for(read).await?;
-        self.load_or_404(collection.resource, collection.namespace, name)
+        let Collection { resource, namespace } = collection;
+        let stored = self.find(resource, namespace, name);
+        stored.ok_or_else(|| ApiError::not_found(resource.named(), name).into())
     }
 
     /// Waits until the store is as recent as a read wants it.
@@ -126,13 +147,13 @@ impl Core {
         let limit = options.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let scope = collection.scope();
         let mut read = Page::new(&scope, position);
-        let mut objects = Vec::new();
+        let mut found = Vec::new();
         loop {
-            let wanted = limit.map(|limit| limit - objects.len());
-            let items = self.page(&mut read, wanted).map_err(|error| expired(collection, &options.read, error))?;
-            let found = items.iter().map(|stored| shown(collection.resource, codec::decode(stored)));
-            objects.extend(found.filter(|object| selection.matches(object)));
-            if !read.more || limit.is_some_and(|limit| objects.len() >= limit) {
+            let wanted = limit.map(|limit| limit - found.len());
+            let mut items = self.page(&mut read, wanted).map_err(|error| expired(collection, &options.read, error))?;
+            items.retain(|stored| selection.matches_stored(collection.resource, stored));
+            found.append(&mut items);
+            if !read.more || limit.is_some_and(|limit| found.len() >= limit) {
                 break;
             }
         }
@@ -146,7 +167,8 @@ impl Core {
                 remaining = self.store.count(&rest).ok();
             }
         }
-        Ok(Listed { revision: read.revision, objects, next, remaining })
+        let resource = Arc::clone(collection.resource);
+        Ok(Listed { revision: read.revision, items: found, resource, next, remaining })
     }
 
     async fn position(&self, collection: Collection<'_>, read: &ListRead) -> Outcome<Position> {

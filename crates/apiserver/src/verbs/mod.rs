@@ -20,15 +20,16 @@ mod watch;
 pub(crate) use failure::{Failure, Outcome};
 
 pub(crate) use bodies::{BodyKind, Given, delete_options};
-pub(crate) use codec::decode;
+pub(crate) use codec::{TypeFields, decode, decode_outline, print_escaped};
 pub(crate) use create::Created;
 pub(crate) use delete::{Deleted, Deletion};
 pub(crate) use list::{Collection, Listed};
 pub(crate) use patch::{PatchBody, Patching};
 pub(crate) use update::{Replacement, Updated};
 pub(crate) use view::{Headings, TableForm, list as list_view, partial, partial_list};
-pub(crate) use watch::{EventForm, Watching};
+pub(crate) use watch::{EventForm, OpenWatches, Watching};
 
+use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,7 +43,7 @@ use crate::request::FieldValidation;
 use crate::rights::Rights;
 use crate::sources::{self, Clock, Entropy};
 use crate::status::ApiError;
-use crate::store::{Key, Store, Stored};
+use crate::store::{Key, Revision, Store, Stored};
 
 /// How long a read waits for a version that is not there yet.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
@@ -61,6 +62,7 @@ pub(crate) struct Core {
     pub(crate) store_works: AtomicBool,
     /// Watches end when this becomes true.
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,
+    pub(crate) watches: OpenWatches,
 }
 
 /// An object as stored and as its resource shows it.
@@ -126,10 +128,13 @@ impl Core {
         sources::uuid(&*self.entropy)
     }
 
-    pub(crate) fn load(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Live> {
+    pub(crate) fn find(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Arc<Stored>> {
         // A name that cannot be a key names nothing.
-        let key = Key::new(&resource.stored_as, namespace, name).ok()?;
-        let stored = self.store.get(&key)?;
+        self.store.get(&Key::new(&resource.stored_as, namespace, name).ok()?)
+    }
+
+    pub(crate) fn load(&self, resource: &Resource, namespace: Option<&str>, name: &str) -> Option<Live> {
+        let stored = self.find(resource, namespace, name)?;
         let object = shown(resource, codec::decode(&stored));
         Some(Live { stored, object })
     }
@@ -140,7 +145,28 @@ impl Core {
     }
 }
 
-impl Write<'_> {
+impl<'a> Write<'a> {
+    /// A write of the server itself, of a cluster-scoped object.
+    pub(crate) fn own(
+        core: &Core,
+        (resource, rules): (&'a Arc<Resource>, &'a dyn Rules),
+        endpoint: Endpoint,
+        user: &'a User,
+    ) -> Self {
+        Self {
+            resource,
+            rules,
+            endpoint,
+            namespace: None,
+            user,
+            effect: Effect::Stored,
+            manager: "kube-apiserver",
+            validation: FieldValidation::Ignore,
+            now: core.now(),
+            warnings: Warnings::default(),
+        }
+    }
+
     fn key(&self, name: &str) -> Outcome<Key> {
         Key::new(&self.resource.stored_as, self.namespace, name)
             .map_err(|error| ApiError::bad_request(error.to_string()).into())
@@ -162,20 +188,32 @@ pub(crate) fn shown(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
+/// Adds the text of a stored object to `out`, as its resource shows it.
+pub(crate) fn print_shown(out: &mut Vec<u8>, resource: &Resource, stored: &Stored, as_of: Revision, types: TypeFields) {
+    // Exactly where `shown` changes nothing, the stored text can be copied.
+    if resource.group != "events.k8s.io" && resource.custom().is_none() {
+        return codec::copy(out, stored, as_of, types);
+    }
+    let mut object = shown(resource, codec::decode_at(stored, as_of));
+    if types == TypeFields::Left {
+        codec::clear_types(&mut object);
+    }
+    codec::print_escaped(out, &object);
+}
+
 /// The form of a resource's object that is stored.
-fn storable(resource: &Resource, object: &Value) -> Value {
+fn storable<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     if resource.group == "events.k8s.io" {
-        return crate::kinds::event::to_core(object);
+        return Cow::Owned(crate::kinds::event::to_core(object));
     }
+    let Some(custom) = resource.custom() else { return Cow::Borrowed(object) };
     let mut object = object.clone();
-    if let Some(custom) = resource.custom() {
-        object["apiVersion"] = custom.stored_version().into();
-    }
-    object
+    object["apiVersion"] = custom.stored_version().into();
+    Cow::Owned(object)
 }
 
 /// Brings an object into the form that is compared, stored and answered: defaults filled, nothing empty.
-fn settle(resource: &Resource, rules: &dyn Rules, object: &mut Value) {
+pub(crate) fn settle(resource: &Resource, rules: &dyn Rules, object: &mut Value) {
     rules.default(object);
     match resource.table() {
         Some(table) => crate::schema::encode::complete(table, object),

@@ -108,31 +108,38 @@ impl Core {
         write.warn(kinds::before_update(write.rules, write.resource.kind_named(), &mut object, update)?);
         settle(write.resource, write.rules, &mut object);
         crate::apply::keep_times_if_unchanged(old, &mut object);
-        self.validate_update(write, &object, old).await?;
+        let charges = self.validate_update(write, &object, old)?;
         let leaves = deletion::completed_by(&write.resource.kind, &object);
-        if !leaves && codec::encode(&storable(write.resource, &object)) == live.stored.value {
+        let text = codec::encode(&storable(write.resource, &object));
+        if !leaves && text == live.stored.value {
             return Ok(Turn::Done(old.clone()));
         }
         if write.effect == Effect::DryRun {
             return Ok(Turn::Done(object));
         }
-        self.replace(write, live, object, leaves).await
-    }
-
-    async fn replace(&self, write: &Write<'_>, live: &Live, mut object: Value, leaves: bool) -> Outcome<Turn> {
         let (key, expect) = (live.stored.key.clone(), Expect::At(live.stored.revision));
         // The write that takes the last finalizer away is never stored (fact 7).
         let commit = match leaves {
             true => store::Write::delete(key, expect),
-            false => self.put(write.resource, key, &object, expect)?,
+            false => self.put_text(write.resource, key, text, expect)?,
         };
-        match self.store.commit(commit).await {
+        let mut writes = charges;
+        writes.push(commit);
+        self.replace(writes, object, leaves).await
+    }
+
+    /// Writes the new version, or removes an object that only waited for this write to leave.
+    async fn replace(&self, writes: Vec<store::Write>, mut object: Value, leaves: bool) -> Outcome<Turn> {
+        match self.store.commit_all(writes).await {
             Ok(_) if leaves => Ok(Turn::Done(object)),
             Ok(committed) => {
-                codec::set_version(&mut object, committed.revision);
+                // The object is the last of what was written.
+                let revision = committed.last().map(|committed| committed.revision).unwrap_or_default();
+                codec::set_version(&mut object, revision);
                 Ok(Turn::Done(object))
             }
-            // A client that named a version is refused in the next turn, where the version does not match any more.
+            // The object or a quota has changed. A client that named a version is refused in the next turn, where the
+            // version does not match any more.
             Err(CommitError::Changed { .. } | CommitError::Missing { .. }) => Ok(Turn::Again),
             Err(error) => Err(error.into()),
         }

@@ -43,7 +43,8 @@ impl TableForm<'_> {
         self.table(&[object], metadata, headings)
     }
 
-    fn row(&self, object: &Value) -> Value {
+    /// The row of one object.
+    pub(crate) fn row(&self, object: &Value) -> Value {
         let shown = match self.include {
             IncludeObject::Metadata => partial(object),
             IncludeObject::Object => object.clone(),
@@ -80,10 +81,7 @@ pub(crate) fn partial_list(objects: &[Value], metadata: Value) -> Value {
 /// A list; items of built-in kinds do not repeat what they are (fact 5).
 pub(crate) fn list(resource: &Resource, mut objects: Vec<Value>, metadata: Value) -> Value {
     if resource.custom().is_none() {
-        for fields in objects.iter_mut().filter_map(Value::as_object_mut) {
-            fields.remove("kind");
-            fields.remove("apiVersion");
-        }
+        objects.iter_mut().for_each(super::codec::clear_types);
     }
     json!({
         "kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata, "items": objects,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::list::{Collection, Selection};
-use super::{Core, Headings, Outcome, TableForm, codec, partial, shown};
+use super::{Core, Headings, Outcome, TableForm, TypeFields, codec, partial, print_shown, shown};
 use crate::catalog::Resource;
 use crate::http::Lines;
 use crate::request::{Encoding, IncludeObject, WatchOptions, WatchStart};
@@ -62,6 +62,20 @@ impl Kind {
     }
 }
 
+/// How many watches are open. Every clone that [`OpenWatches::open`] hands out is one.
+#[derive(Debug, Default)]
+pub(crate) struct OpenWatches(Arc<()>);
+
+impl OpenWatches {
+    fn open(&self) -> Arc<()> {
+        Arc::clone(&self.0)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+}
+
 /// A running watch.
 struct Running {
     core: Arc<Core>,
@@ -79,6 +93,8 @@ struct Running {
     next_bookmark: Instant,
     deadline: Instant,
     stopping: tokio::sync::watch::Receiver<bool>,
+    /// Held for as long as the watch is open.
+    _open: Arc<()>,
 }
 
 impl Core {
@@ -121,6 +137,7 @@ impl Core {
             next_bookmark: next_bookmark(now, deadline),
             deadline,
             stopping: self.stopping.subscribe(),
+            _open: self.watches.open(),
         };
         Ok(Box::pin(futures_util::stream::unfold(running, |mut running| async move {
             let line = running.next().await?;
@@ -158,10 +175,9 @@ impl Running {
         if let Some(refusal) = self.refused.take() {
             return Some(self.line(Kind::Error, refusal.to_json()));
         }
-        for stored in self.initial.by_ref() {
-            let object = shown(&self.resource, codec::decode(&stored));
-            if self.selection.matches(&object) {
-                return Some(self.line(Kind::Added, object));
+        while let Some(stored) = self.initial.next() {
+            if self.selection.matches_stored(&self.resource, &stored) {
+                return Some(self.tell(Kind::Added, &stored, stored.revision));
             }
         }
         if let Some(revision) = self.initial_end.take() {
@@ -171,8 +187,8 @@ impl Running {
         loop {
             match self.wait().await? {
                 Next::Event(event) => {
-                    if let Some((kind, object)) = self.meaning(&event) {
-                        return Some(self.line(kind, object));
+                    if let Some((kind, stored)) = self.meaning(&event) {
+                        return Some(self.tell(kind, stored, event.revision));
                     }
                 }
                 Next::Bookmark => {
@@ -218,29 +234,17 @@ impl Running {
     }
 
     /// What a change means to a client that sees only what its selectors match (fact 8).
-    fn meaning(&self, event: &Event) -> Option<(Kind, Value)> {
-        let at = |stored: &Arc<Stored>, revision| shown(&self.resource, codec::decode_at(stored, revision));
+    fn meaning<'e>(&self, event: &'e Event) -> Option<(Kind, &'e Arc<Stored>)> {
+        let matches = |stored| self.selection.matches_stored(&self.resource, stored);
         match &event.change {
-            Change::Created { new } => {
-                let object = at(new, event.revision);
-                self.selection.matches(&object).then_some((Kind::Added, object))
-            }
-            Change::Deleted { old } => {
-                let object = at(old, event.revision);
-                self.selection.matches(&object).then_some((Kind::Deleted, object))
-            }
-            Change::Updated { new, .. } if self.selection.is_everything() => {
-                Some((Kind::Modified, at(new, event.revision)))
-            }
-            Change::Updated { old, new } => {
-                let (old, new) = (at(old, event.revision), at(new, event.revision));
-                match (self.selection.matches(&old), self.selection.matches(&new)) {
-                    (true, true) => Some((Kind::Modified, new)),
-                    (false, true) => Some((Kind::Added, new)),
-                    (true, false) => Some((Kind::Deleted, old)),
-                    (false, false) => None,
-                }
-            }
+            Change::Created { new } => matches(new).then_some((Kind::Added, new)),
+            Change::Deleted { old } => matches(old).then_some((Kind::Deleted, old)),
+            Change::Updated { old, new } => match (matches(old), matches(new)) {
+                (true, true) => Some((Kind::Modified, new)),
+                (false, true) => Some((Kind::Added, new)),
+                (true, false) => Some((Kind::Deleted, old)),
+                (false, false) => None,
+            },
         }
     }
 
@@ -251,6 +255,21 @@ impl Running {
             object["metadata"]["annotations"] = annotations;
         }
         self.line(Kind::Bookmark, object)
+    }
+
+    /// The line about a stored object. Plain text is copied, which takes less than sharing it between watches would.
+    fn tell(&mut self, kind: Kind, stored: &Stored, revision: Revision) -> Bytes {
+        if let EventForm::Plain(Encoding::Json | Encoding::Yaml) = self.form {
+            let mut line = Vec::with_capacity(stored.value.len() + 128);
+            line.extend_from_slice(b"{\"type\":\"");
+            line.extend_from_slice(kind.as_str().as_bytes());
+            line.extend_from_slice(b"\",\"object\":");
+            print_shown(&mut line, &self.resource, stored, revision, TypeFields::Shown);
+            line.extend_from_slice(b"}\n");
+            return line.into();
+        }
+        let object = shown(&self.resource, codec::decode_at(stored, revision));
+        self.line(kind, object)
     }
 
     fn line(&mut self, kind: Kind, object: Value) -> Bytes {

@@ -34,7 +34,8 @@ async fn established() -> (Server, tokio::task::JoinHandle<()>) {
     let server = Server::start().await;
     let api = server.api.clone();
     let background = tokio::spawn(async move { api.run().await });
-    let mut events = server.watch(&format!("{DEFINITIONS}?watch=1")).await;
+    let before = server.call("GET", DEFINITIONS, None).await;
+    let mut events = server.watch(&format!("{DEFINITIONS}?watch=1&resourceVersion={}", before.version())).await;
     assert_eq!(server.call("POST", DEFINITIONS, Some(&definition())).await.code, 201);
     assert_eq!(server.call("GET", FOOS, None).await.code, 404, "names are not accepted yet");
     assert_eq!(events.brief().await.as_deref(), Some("ADDED foos.conf.io"));
@@ -119,4 +120,30 @@ async fn owners_of_custom_kinds_are_followed() {
     assert_eq!(events.brief().await.as_deref(), Some("DELETED d"));
     server.api.service().stop();
     background.await.expect("the controllers end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_given_twice_is_warned_about_or_refused() {
+    let (server, background) = established().await;
+    let text = r#"{"apiVersion": "conf.io/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": {"b": 1, "b": 2}}"#;
+    let strict = server.text("POST", &format!("{FOOS}?fieldValidation=Strict"), text).await;
+    let message = strict.body["message"].as_str().unwrap_or_default();
+    assert_eq!(strict.code, 400);
+    assert!(message.ends_with("strict decoding error: duplicate field \"spec.b\""), "{message}");
+    let warned = server.text("POST", FOOS, text).await;
+    assert_eq!((warned.code, warned.warnings), (201, vec![r#"299 - "duplicate field \"spec.b\"""#.to_owned()]));
+    assert_eq!(warned.body["spec"]["b"], 2);
+    server.api.service().stop();
+    background.await.expect("the controllers end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_of_very_many_values_is_refused_before_it_is_read() {
+    let server = Server::start().await;
+    let many = format!("{{\"metadata\": {{\"name\": \"x\"}}, \"binaryData\": [{}{{}}]}}", "{},".repeat(150_000));
+    let refused = server.text("POST", "/api/v1/namespaces/default/configmaps", &many).await;
+    assert_eq!(refused.code, 413);
+    assert_eq!(refused.body["message"], "Request entity too large: more than 100000 values in one body");
+    let commas = json!({"metadata": {"name": "x"}, "data": {"a": "[{,".repeat(150_000)}});
+    assert_eq!(server.call("POST", "/api/v1/namespaces/default/configmaps", Some(&commas)).await.code, 201);
 }

@@ -273,7 +273,7 @@ async fn without_credentials_only_health_and_version_answer() {
     for path in ["/readyz", "/livez", "/healthz", "/version"] {
         assert_eq!(server.call_as(&service, "GET", path).await.code, 200, "{path}");
     }
-    for path in ["/api", "/apis", "/openapi/v3", MAPS] {
+    for path in ["/api", "/apis", "/openapi/v3", "/orlop/backup", MAPS] {
         assert_eq!(server.call_as(&service, "GET", path).await.code, 403, "{path}");
     }
 }

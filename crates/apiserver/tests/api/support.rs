@@ -43,11 +43,16 @@ impl Server {
     }
 
     pub(crate) async fn with_history(history: History) -> Self {
+        Self::over(Store::memory(Options { history, ..Options::default() })).await
+    }
+
+    /// A server over a store that may have been used before.
+    pub(crate) async fn over(store: Store) -> Self {
         let random = ring::rand::SystemRandom::new();
         let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("keys can be made");
         let clock = ManualClock::at(UnixMillis(NOW_SECONDS * 1000));
         let api = Api::start(Settings {
-            store: Store::memory(Options { history, ..Options::default() }),
+            store,
             clock: Arc::new(clock),
             entropy: Arc::new(SeededEntropy::new(1)),
             signer: TokenSigner::new(key.as_ref(), "https://test").expect("a new key is good"),
@@ -68,14 +73,37 @@ impl Server {
         send(&self.admin, method, path, (body, content_type)).await
     }
 
+    /// A body that is written as it stands here.
+    pub(crate) async fn text(&self, method: &str, path: &str, body: &str) -> Answer {
+        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("the request is well formed");
+        read(self.admin.clone().oneshot(request).await.expect("the service does not fail")).await
+    }
+
+    /// A read in a form of the caller's choice.
+    pub(crate) async fn accepting(&self, accept: &str, path: &str) -> Answer {
+        let response = self.raw(Request::get(path).header("accept", accept)).await;
+        read(response).await
+    }
+
+    /// Any request without a body; the answer as it comes.
+    pub(crate) async fn raw(&self, request: http::request::Builder) -> http::Response<Body> {
+        let request = request.body(Full::<Bytes>::default()).expect("the request is well formed");
+        self.admin.clone().oneshot(request).await.expect("the service does not fail")
+    }
+
     /// As somebody else, who may have to show credentials.
     pub(crate) async fn call_as(&self, service: &Service, method: &str, path: &str) -> Answer {
         send(service, method, path, (None, "application/json")).await
     }
 
+    /// As [`Server::call_as`], with a body.
+    pub(crate) async fn send_as(&self, service: &Service, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        send(service, method, path, (body, "application/json")).await
+    }
+
     pub(crate) async fn watch(&self, path: &str) -> Events {
-        let request = Request::get(path).body(Full::<Bytes>::default()).expect("the request is well formed");
-        let response = self.admin.clone().oneshot(request).await.expect("the service does not fail");
+        let response = self.raw(Request::get(path)).await;
         assert_eq!(response.status().as_u16(), 200);
         Events { body: response.into_body(), pending: Vec::new() }
     }
@@ -94,7 +122,10 @@ async fn send(service: &Service, method: &str, path: &str, (body, kind): (Option
         .header("content-type", kind)
         .body(Full::new(bytes))
         .expect("the request is well formed");
-    let response = service.clone().oneshot(request).await.expect("the service does not fail");
+    read(service.clone().oneshot(request).await.expect("the service does not fail")).await
+}
+
+async fn read(response: http::Response<Body>) -> Answer {
     let code = response.status().as_u16();
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let warnings = response.headers().get_all("warning").iter().map(text).collect();

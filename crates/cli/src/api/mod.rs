@@ -1,24 +1,24 @@
 //! `orlop api`: the embedded Kubernetes API server, alone.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow, bail};
 use apiserver::auth::{Kubeconfig, Pki, StaticTokens, TokenSigner, UnixSeconds, kubeconfig, write_private};
-use apiserver::server::{TlsKeys, serve, tls};
+use apiserver::server::{Limits, TlsKeys, serve, tls};
 use apiserver::sources::{Clock, SystemEntropy};
 use apiserver::store::{Options, Store, UnixMillis};
 use apiserver::{Api, Settings};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::data;
+
 /// Who signs service-account tokens, and for whom they are.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// How long requests may finish after the signal to stop.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// Serves the Kubernetes API for storage, without a cluster.
 #[derive(Debug, clap::Args)]
@@ -62,17 +62,23 @@ fn start(args: Args) -> anyhow::Result<()> {
     }
     let log = tracing_subscriber::fmt().with_max_level(args.log_level).with_writer(std::io::stderr).with_ansi(false);
     log.try_init().map_err(|error| anyhow!(error)).context("starting the log")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(workers()).enable_all().build().context("starting the runtime")?;
     runtime.block_on(serve_api(args))
+}
+
+/// Threads that answer requests. A long list on one must not hold up all others, and TLS is worth a core or two; more
+/// than a few would only wait for the one disk.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 4)
 }
 
 async fn serve_api(args: Args) -> anyhow::Result<()> {
     let stop = told_to_stop()?;
-    private_directory(&args.data)?;
-    let store = Store::open(&args.data.join("store"), Options::default())
-        .with_context(|| format!("opening the store in {}", args.data.display()))?;
+    let store = Store::open(&args.data.join(data::STORE), Options::default())
+        .map_err(|error| data::advise(error, &args.data))?;
     let now = UnixSeconds(i64::try_from(SystemClock.now().0 / 1000).context("reading the clock")?);
-    let pki = Pki::open(&args.data.join("pki"), &[], now).context("opening the keys")?;
+    let pki = Pki::open(&args.data.join(data::KEYS), &[], now).context("opening the keys")?;
     let signer = TokenSigner::new(&pki.token_key_der(), ISSUER).context("opening the key of the tokens")?;
 
     let listener = TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
@@ -93,6 +99,8 @@ async fn serve_api(args: Args) -> anyhow::Result<()> {
         client_ca: pki.ca_der(),
     })
     .context("preparing TLS")?;
+    let noted = args.data.join(data::ADDRESS);
+    write_private(&noted, format!("{address}\n").as_bytes()).context("noting the address for orlop backup")?;
     if let Some(file) = &args.write_kubeconfig {
         let server = format!("https://{address}");
         let text =
@@ -104,19 +112,10 @@ async fn serve_api(args: Args) -> anyhow::Result<()> {
         let api = api.clone();
         tokio::spawn(async move { api.run().await })
     };
-    serve(listener, config, api.service(), stop, GRACE).await.context("serving")?;
+    serve(listener, config, api.service(), stop, Limits::default()).await.context("serving")?;
     background.await.context("the controllers")?;
     tracing::info!("stopped");
     Ok(())
-}
-
-fn private_directory(path: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .with_context(|| format!("making the directory {}", path.display()))
 }
 
 /// Ends at the first of the signals that mean "stop".
@@ -133,7 +132,7 @@ fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
 
 /// The time of day of this machine.
 #[derive(Debug)]
-struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the edge where the real clock comes in")]

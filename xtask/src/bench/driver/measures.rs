@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use futures_util::future::try_join_all;
-use tokio::time::sleep;
 
 use crate::bench::calls::{Client, Made};
+use crate::bench::memory::settled_rss;
 use crate::bench::numbers::{Series, microseconds, milliseconds};
 use crate::bench::subject::Subject;
 use crate::conformance::Driver;
@@ -175,27 +175,4 @@ fn plain_mkfs(image: &Path) -> anyhow::Result<Duration> {
     drop(device);
     fs::remove_file(image)?;
     Ok(took)
-}
-
-/// Resident memory in megabytes once it stands still.
-async fn settled_rss(pid: u32) -> anyhow::Result<f64> {
-    const PAUSE: Duration = Duration::from_millis(250);
-    const STILL: usize = 8;
-    let mut seen: Vec<u64> = Vec::new();
-    for _ in 0..60 {
-        seen.push(rss_kib(pid)?);
-        let latest = &seen[seen.len().saturating_sub(STILL)..];
-        if latest.len() == STILL && latest.iter().all(|kib| *kib == latest[0]) {
-            break;
-        }
-        sleep(PAUSE).await;
-    }
-    let kib = seen.last().copied().unwrap_or_default();
-    Ok(f64::from(u32::try_from(kib)?) * 1024.0 / 1e6)
-}
-
-fn rss_kib(pid: u32) -> anyhow::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
-    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
 }

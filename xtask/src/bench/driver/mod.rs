@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
+use super::comparison::{Comparison, Row};
 use super::machine;
 use super::numbers::{Goal, Unit};
 use super::subject::{self, Subject};
 use crate::conformance::{Profile, build};
 use crate::disk::{ReflinkDisk, Scratch};
-use crate::report::Table;
 use measures::{Numbers, Site};
 
 /// What `cargo xtask bench driver` takes.
@@ -28,15 +28,7 @@ pub(crate) struct Args {
     enforce: bool,
 }
 
-/// One line of the table.
-struct Row {
-    what: &'static str,
-    unit: Unit,
-    goal: Goal,
-    value: fn(&Numbers) -> Option<f64>,
-}
-
-const ROWS: [Row; 9] = [
+const ROWS: [Row<Numbers>; 9] = [
     Row {
         what: "snapshot of a 1 GiB volume with 200 MiB of data, reflink, unmounted (median of 20)",
         unit: Unit::Milliseconds,
@@ -102,8 +94,9 @@ pub(super) async fn run(Args { driver, peer, enforce }: Args) -> anyhow::Result<
     if let Err(error) = &theirs {
         println!("no comparison with the Go host-path driver: {error:#}");
     }
-    println!("\n{}\n\n{}", machine::describe(&program), table(&ours, theirs.as_ref().ok()));
-    let missed: Vec<&str> = ROWS.iter().filter(|row| !met(row, &ours)).map(|row| row.what).collect();
+    let comparison = Comparison { rows: &ROWS, ours: &ours, theirs: theirs.as_ref().ok(), peer: "host-path (Go)" };
+    println!("\n{}\n\n{}", machine::describe(&program, &[]), comparison.text());
+    let missed = comparison.missed();
     match missed[..] {
         [] => Ok(()),
         _ if enforce => bail!("goals missed: {}", missed.join("; ")),
@@ -123,30 +116,4 @@ async fn measure(subject: &Subject) -> anyhow::Result<Numbers> {
     measures::on_plain_pool(subject, &site(folder.path().join("pool")), &mut numbers).await?;
     measures::on_reflink_pool(subject, &site(disk.path().join("pool")), &mut numbers).await?;
     Ok(numbers)
-}
-
-fn met(row: &Row, numbers: &Numbers) -> bool {
-    (row.value)(numbers).is_some_and(|value| row.goal.is_met(value))
-}
-
-fn table(ours: &Numbers, theirs: Option<&Numbers>) -> String {
-    let mut table = Table::new(&["measure", "orlop", "goal", "met", "host-path (Go)", "ratio"]);
-    for row in &ROWS {
-        let Row { what, unit, goal, value } = row;
-        let (mine, other) = (value(ours), theirs.and_then(value));
-        let show = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| unit.show(value));
-        // A ratio above one says how many times better we are, whichever way the number counts.
-        let ratio = mine.zip(other).map(|(mine, other)| match unit {
-            Unit::PerSecond => mine / other,
-            Unit::Milliseconds | Unit::Microseconds | Unit::Megabytes => other / mine,
-        });
-        let verdict = match goal {
-            Goal::Open => "",
-            _ if met(row, ours) => "yes",
-            _ => "NO",
-        };
-        let ratio = ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.1}x"));
-        table.row(&[(*what).to_owned(), show(mine), goal.show(*unit), verdict.to_owned(), show(other), ratio]);
-    }
-    table.text()
 }

@@ -1,8 +1,8 @@
 //! Which user a request is: certificates, tokens, nobody, somebody else (section 8).
 
 use super::super::{
-    Credentials, Impersonation, Rbac, RbacKind, StaticTokens, TokenFileError, TokenRequest, UnixSeconds, User,
-    impersonate, request_token,
+    ClientCertificate, Credentials, Impersonation, Rbac, RbacKind, StaticTokens, TokenFileError, TokenRequest,
+    UnixSeconds, User, impersonate, request_token,
 };
 use super::{NOW, authenticator, binding, first_start, objects, role, shown, user};
 use serde_json::json;
@@ -11,6 +11,7 @@ use serde_json::json;
 fn a_wrong_credential_is_refused_everywhere_and_none_is_anonymous() {
     let authenticator = authenticator();
     let ask = |authorization: Option<&str>, certificate: Option<&[u8]>| {
+        let certificate = certificate.map(ClientCertificate::Trusted);
         let credentials = Credentials { certificate, authorization };
         authenticator.authenticate(credentials, &objects(), NOW).map(|user| user.name)
     };

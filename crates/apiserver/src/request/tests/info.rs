@@ -117,6 +117,7 @@ fn paths_of_the_server_itself_are_told_apart() {
         ("/version", Endpoint::Version),
         ("/version/", Endpoint::Version),
         ("/metrics", Endpoint::Metrics),
+        ("/orlop/backup", Endpoint::Backup),
         ("/livez", health(Health::Livez, None)),
         ("/readyz/etcd", health(Health::Readyz, Some("etcd"))),
         ("/healthz/", health(Health::Healthz, None)),

@@ -6,6 +6,7 @@
 //! section 4.4). Nothing here panics, whatever the bytes.
 
 mod base64;
+mod free;
 mod request;
 mod syntax;
 mod walk;
@@ -20,6 +21,7 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 pub use base64::{decode as decode_base64, encode as encode_base64};
+pub use free::parse as parse_json;
 pub use request::{Body, Expected, Format, RequestError, decode_request};
 pub use yaml::{YamlError, parse as parse_yaml};
 

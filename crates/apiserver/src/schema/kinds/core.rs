@@ -1,9 +1,6 @@
 //! Rows of the core group.
 
-use super::{
-    ALL_VERBS, COMMON, CREATE, DeleteAnswer, Foreign, Generation, Kind, Persistence, PutMissing, Rules, STATUS, Scope,
-    Selectors, StatusWrites, Subresource, Verb, columns,
-};
+use super::{ALL_VERBS, CREATE, Foreign, Kind, Persistence, STATUS, Scope, Subresource, Verb};
 use crate::schema::tables::{authentication, core as table, node, persistent, pod, policy};
 
 /// Namespaces are never deleted by the dozen.
@@ -44,9 +41,7 @@ pub(super) static BINDING: Kind = Kind {
     schema: &table::BINDING,
     verbs: CREATE,
     subresources: &[],
-    rules: Rules { persistence: Persistence::Virtual, ..COMMON },
-    columns: &[],
-    selectors: Selectors::Generic,
+    persistence: Persistence::Virtual,
 };
 
 pub(super) static CONFIG_MAP: Kind = Kind {
@@ -62,9 +57,7 @@ pub(super) static CONFIG_MAP: Kind = Kind {
     schema: &table::CONFIG_MAP,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { delete_answer: DeleteAnswer::Status, ..COMMON },
-    columns: columns::CONFIG_MAP,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static EVENT: Kind = Kind {
@@ -80,28 +73,7 @@ pub(super) static EVENT: Kind = Kind {
     schema: &table::EVENT,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules {
-        put_missing: PutMissing::Creates,
-        delete_answer: DeleteAnswer::Status,
-        persistence: Persistence::Expiring,
-        ..COMMON
-    },
-    columns: columns::EVENT,
-    selectors: Selectors::Own(&[
-        "metadata.name",
-        "metadata.namespace",
-        "involvedObject.kind",
-        "involvedObject.namespace",
-        "involvedObject.name",
-        "involvedObject.uid",
-        "involvedObject.apiVersion",
-        "involvedObject.resourceVersion",
-        "involvedObject.fieldPath",
-        "reason",
-        "reportingComponent",
-        "source",
-        "type",
-    ]),
+    persistence: Persistence::Expiring,
 };
 
 pub(super) static LIMIT_RANGE: Kind = Kind {
@@ -117,9 +89,7 @@ pub(super) static LIMIT_RANGE: Kind = Kind {
     schema: &table::LIMIT_RANGE,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { put_missing: PutMissing::Creates, delete_answer: DeleteAnswer::Status, ..COMMON },
-    columns: columns::NAME_CREATED,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static NAMESPACE: Kind = Kind {
@@ -135,9 +105,7 @@ pub(super) static NAMESPACE: Kind = Kind {
     schema: &table::NAMESPACE,
     verbs: NAMESPACE_VERBS,
     subresources: &[FINALIZE, STATUS],
-    rules: Rules { status: StatusWrites::TakeMetadata, ..COMMON },
-    columns: columns::NAMESPACE,
-    selectors: Selectors::Own(&["metadata.name", "status.phase"]),
+    persistence: Persistence::Stored,
 };
 
 pub(super) static NODE: Kind = Kind {
@@ -153,9 +121,7 @@ pub(super) static NODE: Kind = Kind {
     schema: &node::NODE,
     verbs: ALL_VERBS,
     subresources: &[STATUS],
-    rules: Rules { delete_answer: DeleteAnswer::Status, status: StatusWrites::TakeMetadata, ..COMMON },
-    columns: columns::NODE,
-    selectors: Selectors::Own(&["metadata.name", "spec.unschedulable"]),
+    persistence: Persistence::Stored,
 };
 
 pub(super) static PERSISTENT_VOLUME: Kind = Kind {
@@ -171,9 +137,7 @@ pub(super) static PERSISTENT_VOLUME: Kind = Kind {
     schema: &persistent::PERSISTENT_VOLUME,
     verbs: ALL_VERBS,
     subresources: &[STATUS],
-    rules: Rules { status: StatusWrites::TakeMetadata, ..COMMON },
-    columns: columns::PERSISTENT_VOLUME,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
@@ -189,9 +153,7 @@ pub(super) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
     schema: &persistent::PERSISTENT_VOLUME_CLAIM,
     verbs: ALL_VERBS,
     subresources: &[STATUS],
-    rules: Rules { status: StatusWrites::TakeMetadata, ..COMMON },
-    columns: columns::PERSISTENT_VOLUME_CLAIM,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static POD: Kind = Kind {
@@ -207,22 +169,7 @@ pub(super) static POD: Kind = Kind {
     schema: &pod::POD,
     verbs: ALL_VERBS,
     subresources: &[POD_BINDING, POD_EVICTION, STATUS],
-    rules: Rules { status: StatusWrites::TakeMetadataKeepOwners, generation: Generation::FromOne, ..COMMON },
-    columns: columns::POD,
-    selectors: Selectors::Own(&[
-        "metadata.name",
-        "metadata.namespace",
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.podIPs",
-        "status.nominatedNodeName",
-        "spec.host",
-    ]),
+    persistence: Persistence::Stored,
 };
 
 pub(super) static RESOURCE_QUOTA: Kind = Kind {
@@ -238,9 +185,7 @@ pub(super) static RESOURCE_QUOTA: Kind = Kind {
     schema: &table::RESOURCE_QUOTA,
     verbs: ALL_VERBS,
     subresources: &[STATUS],
-    rules: Rules { status: StatusWrites::TakeMetadata, ..COMMON },
-    columns: columns::RESOURCE_QUOTA,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static SECRET: Kind = Kind {
@@ -256,9 +201,7 @@ pub(super) static SECRET: Kind = Kind {
     schema: &table::SECRET,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { delete_answer: DeleteAnswer::Status, ..COMMON },
-    columns: columns::SECRET,
-    selectors: Selectors::Own(&["metadata.name", "metadata.namespace", "type"]),
+    persistence: Persistence::Stored,
 };
 
 pub(super) static SERVICE_ACCOUNT: Kind = Kind {
@@ -274,7 +217,5 @@ pub(super) static SERVICE_ACCOUNT: Kind = Kind {
     schema: &table::SERVICE_ACCOUNT,
     verbs: ALL_VERBS,
     subresources: &[TOKEN],
-    rules: COMMON,
-    columns: columns::NAME_AGE,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };

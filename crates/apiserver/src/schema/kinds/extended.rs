@@ -1,9 +1,6 @@
 //! Rows of the stored kinds outside the core group.
 
-use super::{
-    ALL_VERBS, BlindUpdate, COMMON, DeleteAnswer, Generation, Kind, Persistence, PutMissing, Rules, STATUS, Scope,
-    Selectors, StatusWrites, columns,
-};
+use super::{ALL_VERBS, Kind, Persistence, STATUS, Scope};
 use crate::schema::tables::{apiextensions, coordination, events, rbac, storage};
 
 pub(super) static CUSTOM_RESOURCE_DEFINITION: Kind = Kind {
@@ -19,15 +16,7 @@ pub(super) static CUSTOM_RESOURCE_DEFINITION: Kind = Kind {
     schema: &apiextensions::CUSTOM_RESOURCE_DEFINITION,
     verbs: ALL_VERBS,
     subresources: &[STATUS],
-    rules: Rules {
-        blind_update: BlindUpdate::Refused,
-        delete_answer: DeleteAnswer::Status,
-        status: StatusWrites::KeepMetadata,
-        generation: Generation::FromOne,
-        ..COMMON
-    },
-    columns: columns::NAME_CREATED,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static LEASE: Kind = Kind {
@@ -43,14 +32,7 @@ pub(super) static LEASE: Kind = Kind {
     schema: &coordination::LEASE,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules {
-        put_missing: PutMissing::Creates,
-        blind_update: BlindUpdate::Refused,
-        delete_answer: DeleteAnswer::Status,
-        ..COMMON
-    },
-    columns: columns::LEASE,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static EVENT: Kind = Kind {
@@ -66,27 +48,7 @@ pub(super) static EVENT: Kind = Kind {
     schema: &events::EVENT,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules {
-        put_missing: PutMissing::Creates,
-        delete_answer: DeleteAnswer::Status,
-        persistence: Persistence::Expiring,
-        ..COMMON
-    },
-    columns: columns::EVENT,
-    selectors: Selectors::Own(&[
-        "metadata.name",
-        "metadata.namespace",
-        "regarding.kind",
-        "regarding.namespace",
-        "regarding.name",
-        "regarding.uid",
-        "regarding.apiVersion",
-        "regarding.resourceVersion",
-        "regarding.fieldPath",
-        "reason",
-        "reportingController",
-        "type",
-    ]),
+    persistence: Persistence::Expiring,
 };
 
 pub(super) static ROLE: Kind = Kind {
@@ -102,9 +64,7 @@ pub(super) static ROLE: Kind = Kind {
     schema: &rbac::ROLE,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { put_missing: PutMissing::Creates, delete_answer: DeleteAnswer::Status, ..COMMON },
-    columns: columns::NAME_CREATED,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static CLUSTER_ROLE: Kind = Kind {
@@ -120,9 +80,7 @@ pub(super) static CLUSTER_ROLE: Kind = Kind {
     schema: &rbac::CLUSTER_ROLE,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { put_missing: PutMissing::Creates, delete_answer: DeleteAnswer::Status, ..COMMON },
-    columns: columns::NAME_CREATED,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static ROLE_BINDING: Kind = Kind {
@@ -138,9 +96,7 @@ pub(super) static ROLE_BINDING: Kind = Kind {
     schema: &rbac::ROLE_BINDING,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { put_missing: PutMissing::Creates, delete_answer: DeleteAnswer::Status, ..COMMON },
-    columns: columns::BINDING,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static CLUSTER_ROLE_BINDING: Kind = Kind {
@@ -156,9 +112,7 @@ pub(super) static CLUSTER_ROLE_BINDING: Kind = Kind {
     schema: &rbac::CLUSTER_ROLE_BINDING,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { put_missing: PutMissing::Creates, delete_answer: DeleteAnswer::Status, ..COMMON },
-    columns: columns::BINDING,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static STORAGE_CLASS: Kind = Kind {
@@ -174,9 +128,7 @@ pub(super) static STORAGE_CLASS: Kind = Kind {
     schema: &storage::STORAGE_CLASS,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: COMMON,
-    columns: columns::STORAGE_CLASS,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static VOLUME_ATTACHMENT: Kind = Kind {
@@ -192,9 +144,7 @@ pub(super) static VOLUME_ATTACHMENT: Kind = Kind {
     schema: &storage::VOLUME_ATTACHMENT,
     verbs: ALL_VERBS,
     subresources: &[STATUS],
-    rules: Rules { blind_update: BlindUpdate::Refused, status: StatusWrites::KeepMetadata, ..COMMON },
-    columns: columns::VOLUME_ATTACHMENT,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static CSI_DRIVER: Kind = Kind {
@@ -210,9 +160,7 @@ pub(super) static CSI_DRIVER: Kind = Kind {
     schema: &storage::CSI_DRIVER,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { blind_update: BlindUpdate::Refused, generation: Generation::FromAbsent, ..COMMON },
-    columns: columns::CSI_DRIVER,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static CSI_NODE: Kind = Kind {
@@ -228,9 +176,7 @@ pub(super) static CSI_NODE: Kind = Kind {
     schema: &storage::CSI_NODE,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { blind_update: BlindUpdate::Refused, ..COMMON },
-    columns: columns::CSI_NODE,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static CSI_STORAGE_CAPACITY: Kind = Kind {
@@ -246,9 +192,7 @@ pub(super) static CSI_STORAGE_CAPACITY: Kind = Kind {
     schema: &storage::CSI_STORAGE_CAPACITY,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: Rules { blind_update: BlindUpdate::Refused, delete_answer: DeleteAnswer::Status, ..COMMON },
-    columns: columns::NAME_CREATED,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };
 
 pub(super) static VOLUME_ATTRIBUTES_CLASS: Kind = Kind {
@@ -264,7 +208,5 @@ pub(super) static VOLUME_ATTRIBUTES_CLASS: Kind = Kind {
     schema: &storage::VOLUME_ATTRIBUTES_CLASS,
     verbs: ALL_VERBS,
     subresources: &[],
-    rules: COMMON,
-    columns: columns::VOLUME_ATTRIBUTES_CLASS,
-    selectors: Selectors::Generic,
+    persistence: Persistence::Stored,
 };

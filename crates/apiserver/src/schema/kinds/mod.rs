@@ -1,9 +1,9 @@
-//! The kinds the server has built in: where each is served, what may be done to it and how it prints in a table.
+//! The kinds the server has built in: where each is served and what may be done to it.
 //!
-//! Facts only, no behaviour: verbs and handlers read these rows. Custom resources make rows of the same shape at run
+//! Facts only, no behaviour: how objects of a kind are written, checked and printed is in [`crate::kinds`], and what they
+//! can be selected by in [`crate::request::FieldLabels`]. Custom resources make rows of the same shape at run
 //! time, so nothing outside may assume that a row is one of [`ALL`].
 
-mod columns;
 mod core;
 mod extended;
 mod virtual_kinds;
@@ -30,9 +30,7 @@ pub struct Kind {
     pub schema: &'static Struct,
     pub verbs: &'static [Verb],
     pub subresources: &'static [Subresource],
-    pub rules: Rules,
-    pub columns: &'static [Column],
-    pub selectors: Selectors,
+    pub persistence: Persistence,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,62 +70,7 @@ pub struct Foreign {
     pub schema: &'static Struct,
 }
 
-/// How writes behave where kinds differ (spec section 4.2, facts 6, 9 and 11).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    pub put_missing: PutMissing,
-    pub blind_update: BlindUpdate,
-    pub delete_answer: DeleteAnswer,
-    pub status: StatusWrites,
-    pub generation: Generation,
-    pub persistence: Persistence,
-}
-
-/// PUT of an object that does not exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PutMissing {
-    Creates,
-    NotFound,
-}
-
-/// PUT without a resourceVersion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlindUpdate {
-    LastWriteWins,
-    Refused,
-}
-
-/// What DELETE answers when the object is gone at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeleteAnswer {
-    Object,
-    Status,
-}
-
-/// What a write to `/status` does with metadata.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StatusWrites {
-    /// There is no `/status`.
-    None,
-    /// Labels, annotations and finalizers of the request count.
-    TakeMetadata,
-    /// As `TakeMetadata`, but owner references stay.
-    TakeMetadataKeepOwners,
-    /// Metadata of the request is ignored.
-    KeepMetadata,
-}
-
-/// Who counts `metadata.generation`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Generation {
-    /// Nobody: a client's value at create is stored as given.
-    Unmanaged,
-    /// One at create, one more per change of the spec.
-    FromOne,
-    /// Absent at create, one more per change of the spec.
-    FromAbsent,
-}
-
+/// What becomes of an object that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     Stored,
@@ -135,25 +78,6 @@ pub enum Persistence {
     Expiring,
     /// Answered and forgotten: reviews and bindings.
     Virtual,
-}
-
-/// A column of the Table form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column {
-    pub name: &'static str,
-    pub ty: &'static str,
-    pub format: &'static str,
-    pub priority: i32,
-    pub doc: &'static str,
-}
-
-/// Which field selectors a kind understands; the two families word their refusals differently (spec section 3.6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Selectors {
-    /// `metadata.name` and `metadata.namespace` only.
-    Generic,
-    /// Exactly these.
-    Own(&'static [&'static str]),
 }
 
 /// Everything an ordinary resource can do.
@@ -169,16 +93,6 @@ pub const ALL_VERBS: &[Verb] = &[
 ];
 const CREATE: &[Verb] = &[Verb::Create];
 const STATUS: Subresource = Subresource { name: "status", body: None, verbs: &[Verb::Get, Verb::Patch, Verb::Update] };
-
-/// The commonest rules; rows say where they differ.
-const COMMON: Rules = Rules {
-    put_missing: PutMissing::NotFound,
-    blind_update: BlindUpdate::LastWriteWins,
-    delete_answer: DeleteAnswer::Object,
-    status: StatusWrites::None,
-    generation: Generation::Unmanaged,
-    persistence: Persistence::Stored,
-};
 
 /// Every kind, core first, then by group.
 pub static ALL: &[&Kind] = &[

@@ -1,6 +1,6 @@
 //! Rows of the kinds that are answered and never stored.
 
-use super::{COMMON, CREATE, Kind, Persistence, Rules, Scope, Selectors};
+use super::{CREATE, Kind, Persistence, Scope};
 use crate::schema::tables::{authentication, authorization};
 
 pub(super) static SELF_SUBJECT_REVIEW: Kind = Kind {
@@ -16,9 +16,7 @@ pub(super) static SELF_SUBJECT_REVIEW: Kind = Kind {
     schema: &authentication::SELF_SUBJECT_REVIEW,
     verbs: CREATE,
     subresources: &[],
-    rules: Rules { persistence: Persistence::Virtual, ..COMMON },
-    columns: &[],
-    selectors: Selectors::Generic,
+    persistence: Persistence::Virtual,
 };
 
 pub(super) static TOKEN_REVIEW: Kind = Kind {
@@ -34,9 +32,7 @@ pub(super) static TOKEN_REVIEW: Kind = Kind {
     schema: &authentication::TOKEN_REVIEW,
     verbs: CREATE,
     subresources: &[],
-    rules: Rules { persistence: Persistence::Virtual, ..COMMON },
-    columns: &[],
-    selectors: Selectors::Generic,
+    persistence: Persistence::Virtual,
 };
 
 pub(super) static LOCAL_SUBJECT_ACCESS_REVIEW: Kind = Kind {
@@ -52,9 +48,7 @@ pub(super) static LOCAL_SUBJECT_ACCESS_REVIEW: Kind = Kind {
     schema: &authorization::LOCAL_SUBJECT_ACCESS_REVIEW,
     verbs: CREATE,
     subresources: &[],
-    rules: Rules { persistence: Persistence::Virtual, ..COMMON },
-    columns: &[],
-    selectors: Selectors::Generic,
+    persistence: Persistence::Virtual,
 };
 
 pub(super) static SELF_SUBJECT_ACCESS_REVIEW: Kind = Kind {
@@ -70,9 +64,7 @@ pub(super) static SELF_SUBJECT_ACCESS_REVIEW: Kind = Kind {
     schema: &authorization::SELF_SUBJECT_ACCESS_REVIEW,
     verbs: CREATE,
     subresources: &[],
-    rules: Rules { persistence: Persistence::Virtual, ..COMMON },
-    columns: &[],
-    selectors: Selectors::Generic,
+    persistence: Persistence::Virtual,
 };
 
 pub(super) static SELF_SUBJECT_RULES_REVIEW: Kind = Kind {
@@ -88,9 +80,7 @@ pub(super) static SELF_SUBJECT_RULES_REVIEW: Kind = Kind {
     schema: &authorization::SELF_SUBJECT_RULES_REVIEW,
     verbs: CREATE,
     subresources: &[],
-    rules: Rules { persistence: Persistence::Virtual, ..COMMON },
-    columns: &[],
-    selectors: Selectors::Generic,
+    persistence: Persistence::Virtual,
 };
 
 pub(super) static SUBJECT_ACCESS_REVIEW: Kind = Kind {
@@ -106,7 +96,5 @@ pub(super) static SUBJECT_ACCESS_REVIEW: Kind = Kind {
     schema: &authorization::SUBJECT_ACCESS_REVIEW,
     verbs: CREATE,
     subresources: &[],
-    rules: Rules { persistence: Persistence::Virtual, ..COMMON },
-    columns: &[],
-    selectors: Selectors::Generic,
+    persistence: Persistence::Virtual,
 };

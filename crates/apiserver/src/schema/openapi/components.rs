@@ -11,6 +11,7 @@ use crate::schema::types::{Field, List, ListKind, ListPatch, Presence, SchemaOr,
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
+const FIELDS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1";
 const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
 pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 const SCHEMA_OR: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOr";
@@ -128,7 +129,14 @@ impl Components {
     }
 
     fn property(&mut self, owner: &Struct, field: &Field) -> Value {
-        let mut property = described(self.type_schema(field.ty), field.doc);
+        let schema = match (field.name, field.ty) {
+            // The one free-form value that has a name of its own.
+            ("fieldsV1", Type::Any) => {
+                self.named(FIELDS, || json!({"type": "object", "description": "A set of fields, as a tree."}))
+            }
+            (_, ty) => self.type_schema(ty),
+        };
+        let mut property = described(schema, field.doc);
         match field.ty {
             Type::List(list) => list_extensions(&mut property, list),
             Type::AtomicMap(_) => property["x-kubernetes-map-type"] = json!("atomic"),

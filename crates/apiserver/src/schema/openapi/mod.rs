@@ -6,6 +6,7 @@
 
 mod components;
 mod paths;
+pub mod v2;
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 pub use components::GroupVersionKind;
-pub use paths::Served;
+pub use paths::{Served, Strategic};
 
 use super::kinds::{self, Kind};
 use components::Components;

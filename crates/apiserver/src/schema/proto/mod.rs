@@ -5,7 +5,7 @@
 //! pointers, so [`super::types::Presence`] decides what an empty value means. Nothing here panics, whatever the bytes.
 
 mod read;
-mod wire;
+pub(in crate::schema) mod wire;
 mod write;
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(in crate::schema) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -80,17 +80,17 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-pub(super) fn put_number(out: &mut Vec<u8>, field: u32, value: i64) {
+pub(in crate::schema) fn put_number(out: &mut Vec<u8>, field: u32, value: i64) {
     put_varint(out, u64::from(field) << 3);
     put_varint(out, value as u64);
 }
 
-pub(super) fn put_double(out: &mut Vec<u8>, field: u32, value: f64) {
+pub(in crate::schema) fn put_double(out: &mut Vec<u8>, field: u32, value: f64) {
     put_varint(out, u64::from(field) << 3 | 1);
     out.extend_from_slice(&value.to_bits().to_le_bytes());
 }
 
-pub(super) fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+pub(in crate::schema) fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     put_varint(out, u64::from(field) << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

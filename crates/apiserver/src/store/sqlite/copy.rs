@@ -1,4 +1,4 @@
-//! Whole copies: backup, restore, and saving what is left of a damaged store.
+//! Whole copies: restoring a backup, and saving what is left of a damaged store.
 //!
 //! Every copy is built beside its place and moved there by one rename, so that it is complete or not there. A store
 //! made from a copy continues far behind the newest revision the copy knows: the original may have gone on, and a
@@ -10,16 +10,18 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::examine::{connect, examine};
-use super::place::{DirLock, Mark, Place, create_private, read_mark, sync_dir};
+use super::examine::{connect, scan};
+use super::place::{DirLock, Mark, Place, create_private, read_mark};
 use super::rows::{APPLICATION_ID, FORMAT, Meta, SCHEMA, Tally, insert};
-use super::{Damage, OpenError};
-use crate::store::durable::Image;
-use crate::store::index::Index;
-use crate::store::object::Revision;
+use super::{Damage, OpenError, live};
+use crate::store::backup::Snapshot;
+use crate::store::durable::{Entry, Image};
+use crate::store::object::{Revision, UnixMillis};
 
-/// How far a restored store's revisions are ahead of what its source knew.
+/// How far a restored store's revisions are at least ahead of what its source knew.
 const LEAP: u64 = 1_000_000_000;
+/// Revisions stay below half of what SQLite's signed numbers hold.
+const LAST: u64 = 1 << 62;
 /// Rows of typical objects fit several to a page; a commit still writes little beyond its own rows.
 const PAGE_BYTES: u32 = 8192;
 
@@ -49,52 +51,45 @@ pub struct Salvaged {
     pub damage: Vec<Damage>,
 }
 
-/// Makes a store at `to` from a backup, or from the directory of a store that is not running. `to` must not exist or
-/// be empty. Gives the revision at which the new store starts.
-pub fn restore(from: &Path, to: &Path) -> Result<Revision, CopyError> {
-    rebuild(from, to, Tolerance::None).map(|salvaged| salvaged.revision)
+/// Makes a store at `to` of the objects of a backup. `to` must not exist or be empty. Gives the revision at which the
+/// new store starts.
+pub fn restore(from: &Snapshot, to: &Path, now: UnixMillis) -> Result<Revision, CopyError> {
+    let image = continued(from, now);
+    Draft::begin(to)?.finish(&image)?;
+    Ok(image.revision)
 }
 
-/// As [`restore`], from a damaged store: each object at its newest version that can still be trusted. `from` stays as
-/// it is.
-pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged, CopyError> {
-    rebuild(from, to, Tolerance::Any)
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tolerance {
-    None,
-    Any,
-}
-
-fn rebuild(from: &Path, to: &Path, tolerance: Tolerance) -> Result<Salvaged, CopyError> {
+/// Makes a store at `to` of a damaged one at `from`: each object at its newest version that can still be trusted.
+/// `from` stays as it is.
+pub fn salvage(from: &Path, to: &Path, now: UnixMillis) -> Result<Salvaged, CopyError> {
     let source = Place::at(from);
     let _lock = DirLock::take_existing(&source).map_err(CopyError::Source)?;
     let draft = Draft::begin(to)?;
     // Reading happens on copies of the files, because SQLite may write even when it only reads.
     let scratch = draft.scratch(&source)?;
-    let examined = connect(&scratch)
+    let found = connect(&scratch)
         .map_err(OpenError::Sqlite)
-        .and_then(|db| examine(&db, read_mark(&scratch)))
+        .and_then(|db| scan(&db, read_mark(&scratch)))
         .map_err(CopyError::Source)?;
-    let (image, damage) = (examined.image, examined.damage);
-    if tolerance == Tolerance::None && !damage.is_empty() {
-        return Err(CopyError::Source(OpenError::Damaged { dir: from.to_owned(), damage }));
-    }
+    let (image, damage) = (found.image, found.damage);
     if image.entries.is_empty() && !damage.is_empty() {
         return Err(CopyError::NothingLeft { path: from.to_owned(), damage });
     }
     fs::remove_dir_all(&scratch.dir).map_err(in_path(&scratch.dir))?;
-    let (uuid, revision) = (image.uuid.clone(), Revision(image.revision.0 + LEAP));
-    let entries = Index::load(image).live_entries();
-    let image = Image { uuid, revision, floor: revision, entries, ..Image::default() };
+    let image = continued(&live(image), now);
     draft.finish(&image)?;
-    Ok(Salvaged { revision, objects: image.entries.len(), damage })
+    Ok(Salvaged { revision: image.revision, objects: image.entries.len(), damage })
 }
 
-/// Writes an image to a new directory and reads it back.
-pub(in crate::store) fn write_copy(image: &Image, to: &Path) -> Result<(), CopyError> {
-    Draft::begin(to)?.finish(image)
+/// The same objects in a store whose history begins behind everything that clients can have seen.
+///
+/// The source may have gone on after the copy was made, and may have been restored from the same copy before: two
+/// restores must not use a revision twice either. So the distance comes from the time. Counted in microseconds it runs
+/// ahead of any store that writes fewer than a million times a second; the leap is for clocks that are wrong.
+fn continued(from: &Snapshot, now: UnixMillis) -> Image {
+    let revision = Revision(from.revision.0.saturating_add(LEAP).max(now.0.saturating_mul(1_000)).min(LAST));
+    let entries = from.objects.iter().map(Entry::live).collect();
+    Image { uuid: from.uuid.clone(), revision, floor: revision, entries, ..Image::default() }
 }
 
 fn in_path(path: &Path) -> impl FnOnce(io::Error) -> CopyError {
@@ -106,7 +101,6 @@ fn in_path(path: &Path) -> impl FnOnce(io::Error) -> CopyError {
 #[derive(Debug)]
 struct Draft {
     place: Place,
-    parent: PathBuf,
     to: PathBuf,
 }
 
@@ -131,14 +125,15 @@ impl Draft {
             Ok(()) | Err(_) => {}
         }
         place.make_dir().map_err(in_path(&place.dir))?;
-        Ok(Self { place, parent, to: to.to_owned() })
+        Ok(Self { place, to: to.to_owned() })
     }
 
     fn scratch(&self, source: &Place) -> Result<Place, CopyError> {
         let scratch = Place::at(&self.place.dir.join("source"));
         scratch.make_dir().map_err(in_path(&scratch.dir))?;
         fs::copy(source.database(), scratch.database()).map_err(in_path(&source.database()))?;
-        for (from, to) in [(source.write_ahead(), scratch.write_ahead()), (source.mark(), scratch.mark())] {
+        let beside = [Place::write_ahead, Place::rollback, Place::mark];
+        for (from, to) in beside.map(|path| (path(source), path(&scratch))) {
             match fs::copy(&from, to) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_path(&from)(error)),
                 Ok(_) | Err(_) => {}
@@ -150,13 +145,13 @@ impl Draft {
     fn finish(self, image: &Image) -> Result<(), CopyError> {
         write_store(&self.place, image)?;
         let db = connect(&self.place).map_err(CopyError::Database)?;
-        let back = examine(&db, read_mark(&self.place)).map_err(CopyError::Source)?;
+        let back = scan(&db, read_mark(&self.place)).map_err(CopyError::Source)?;
         drop(db);
         if back.image != *image || !back.damage.is_empty() {
             return Err(CopyError::Unfaithful { damage: back.damage });
         }
         fs::rename(&self.place.dir, &self.to).map_err(in_path(&self.to))?;
-        sync_dir(&self.parent).map_err(in_path(&self.parent))
+        Place::at(&self.to).sync_ancestors().map_err(in_path(&self.to))
     }
 }
 

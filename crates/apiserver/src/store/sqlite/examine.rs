@@ -20,7 +20,7 @@ const SMALL_STEPS: u32 = 20_000;
 
 /// A record and what is wrong with it.
 #[derive(Debug)]
-pub(super) struct Examined {
+pub(super) struct Found {
     /// All that can be trusted row by row.
     pub(super) image: Image,
     /// Rows of `image` and their checksums.
@@ -43,7 +43,7 @@ pub(super) fn connect(place: &Place) -> rusqlite::Result<Connection> {
 }
 
 /// Checks everything. `mark` is what the mark beside the database says.
-pub(super) fn examine(db: &Connection, mark: Result<Option<Revision>, Damage>) -> Result<Examined, OpenError> {
+pub(super) fn scan(db: &Connection, mark: Result<Option<Revision>, Damage>) -> Result<Found, OpenError> {
     let mut scan = Scan::default();
     let acknowledged = scan.mark(mark);
     scan.format(db)?;
@@ -62,7 +62,7 @@ pub(super) fn examine(db: &Connection, mark: Result<Option<Revision>, Damage>) -
     let (uuid, floor, floors) = meta.map_or_else(Default::default, |meta| (meta.uuid, meta.floor, meta.floors));
     let floors = floors.into_iter().map(|(resource, floor)| (resource.into(), Revision(floor))).collect();
     let image = Image { uuid, revision: reached.max(acknowledged), floor: Revision(floor), floors, entries };
-    Ok(Examined { image, tally, damage })
+    Ok(Found { image, tally, damage })
 }
 
 #[derive(Debug, Default)]

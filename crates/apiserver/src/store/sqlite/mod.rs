@@ -16,14 +16,15 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-pub(super) use self::copy::write_copy;
 pub use self::copy::{CopyError, Salvaged, restore, salvage};
 
 use self::copy::write_store;
-use self::examine::{connect, examine};
+use self::examine::{connect, scan};
 use self::place::{DirLock, Mark, Place, read_mark};
 use self::rows::{FORMAT, Meta, Tally};
+use super::backup::Snapshot;
 use super::durable::{Compaction, Durable, DurableError, Entry, Image};
+use super::index::Index;
 use super::object::{Event, Revision};
 
 /// One thing that is wrong with a record.
@@ -54,6 +55,8 @@ pub enum OpenError {
     /// Nothing was changed. [`salvage`] builds a store from what is good.
     #[error("the store in {} is damaged: {}", dir.display(), sentence(damage))]
     Damaged { dir: PathBuf, damage: Vec<Damage> },
+    #[error("there is no store in {}", dir.display())]
+    Absent { dir: PathBuf },
     #[error("opening {}", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("opening the database")]
@@ -75,13 +78,13 @@ fn sentence(damage: &[Damage]) -> String {
 }
 
 /// Opens or makes the store in `dir`, and reads it.
-pub(super) fn open(dir: &Path) -> Result<(Image, SqliteLog), OpenError> {
+pub(super) fn open(dir: &Path, checkpoint_pages: u32) -> Result<(Image, SqliteLog), OpenError> {
     let place = Place::at(dir);
     place.make_dir().map_err(|source| OpenError::Io { path: dir.to_owned(), source })?;
     let lock = DirLock::take(&place)?;
     let mark = ensure_files(&place)?;
     let db = connect(&place).map_err(OpenError::Sqlite)?;
-    let examined = examine(&db, mark)?;
+    let examined = scan(&db, mark)?;
     if !examined.damage.is_empty() {
         return Err(OpenError::Damaged { dir: dir.to_owned(), damage: examined.damage });
     }
@@ -89,11 +92,51 @@ pub(super) fn open(dir: &Path) -> Result<(Image, SqliteLog), OpenError> {
         dir: dir.to_owned(),
         damage: vec![Damage::Row { table: "meta", row: 1, problem }],
     })?;
-    prepare_for_writing(&db)?;
+    prepare_for_writing(&db, checkpoint_pages)?;
     let mut mark = Mark::open(&place).map_err(|source| OpenError::Io { path: place.mark(), source })?;
     // A crash can come between a commit and its note. From here on readers see that commit.
     mark.set(examined.image.revision).map_err(|source| OpenError::Io { path: place.mark(), source })?;
     Ok((examined.image, SqliteLog { db, mark, meta, tally: examined.tally, failed: false, _lock: lock }))
+}
+
+/// A store that is not running, as it lies on disk.
+#[derive(Debug)]
+pub struct Examined {
+    /// What can be trusted: all of it if nothing is damaged.
+    pub snapshot: Snapshot,
+    /// Versions of objects, the live ones and those of history.
+    pub rows: u64,
+    pub damage: Vec<Damage>,
+}
+
+/// Reads and checks a store without changing it. One that is in use, or that is not there, is an error.
+pub fn examine(dir: &Path) -> Result<Examined, OpenError> {
+    let place = Place::at(dir);
+    if !dir.try_exists().map_err(|source| OpenError::Io { path: dir.to_owned(), source })? {
+        return Err(OpenError::Absent { dir: dir.to_owned() });
+    }
+    let _lock = DirLock::take_existing(&place)?;
+    let mark = read_mark(&place);
+    if !place.database().exists() {
+        return match (&mark, place.write_ahead().exists()) {
+            (Ok(None), false) => Err(OpenError::Absent { dir: dir.to_owned() }),
+            _ => Err(missing_database(&place)),
+        };
+    }
+    let db = connect(&place).map_err(OpenError::Sqlite)?;
+    let found = scan(&db, mark)?;
+    Ok(Examined { rows: found.tally.rows, damage: found.damage, snapshot: live(found.image) })
+}
+
+/// What an image holds now, without its history.
+fn live(image: Image) -> Snapshot {
+    let (uuid, revision) = (image.uuid.clone(), image.revision);
+    Snapshot { uuid, revision, objects: Index::load(image).live_objects() }
+}
+
+fn missing_database(place: &Place) -> OpenError {
+    let missing = Damage::File { file: "store.db", problem: "it is missing, and a store was here".to_owned() };
+    OpenError::Damaged { dir: place.dir.clone(), damage: vec![missing] }
 }
 
 /// A new store is made only where no trace of an old one is.
@@ -106,24 +149,37 @@ fn ensure_files(place: &Place) -> Result<Result<Option<Revision>, Damage>, OpenE
     match &mark {
         Ok(None | Some(Revision(0))) if !place.write_ahead().exists() => {
             write_store(place, &Image::default()).map_err(|error| OpenError::Create(Box::new(error)))?;
+            place.sync_ancestors().map_err(|source| OpenError::Io { path: place.dir.clone(), source })?;
             Ok(Ok(Some(Revision(0))))
         }
-        Ok(_) | Err(_) => {
-            let missing = Damage::File { file: "store.db", problem: "it is missing, and a store was here".to_owned() };
-            Err(OpenError::Damaged { dir: place.dir.clone(), damage: vec![missing] })
-        }
+        Ok(_) | Err(_) => Err(missing_database(place)),
     }
 }
 
-fn prepare_for_writing(db: &Connection) -> Result<(), OpenError> {
+fn prepare_for_writing(db: &Connection, checkpoint_pages: u32) -> Result<(), OpenError> {
     let mode =
         db.query_row("PRAGMA journal_mode = WAL", (), |row| row.get::<_, String>(0)).map_err(OpenError::Sqlite)?;
     if mode != "wal" {
         return Err(OpenError::NoWriteAhead { mode });
     }
     // FULL syncs the write-ahead file at every commit; NORMAL would lose acknowledged writes in a power cut.
-    db.execute_batch("PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216;")
-        .map_err(OpenError::Sqlite)
+    db.execute_batch(&format!(
+        "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216;
+         PRAGMA wal_autocheckpoint = {checkpoint_pages};"
+    ))
+    .map_err(OpenError::Sqlite)?;
+    // A process that was killed before its sync leaves a commit that can be read here and is on no disk yet. Readers
+    // are about to see it, so it is made durable first: this syncs the write-ahead file, moves all of it into the
+    // database and syncs that.
+    checkpoint(db).map_err(OpenError::Sqlite)
+}
+
+/// Moves the whole write-ahead file into the database and empties it.
+fn checkpoint(db: &Connection) -> rusqlite::Result<()> {
+    match db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0))? {
+        0 => Ok(()),
+        _ => Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)),
+    }
 }
 
 /// The record of an open store.
@@ -194,7 +250,7 @@ impl Drop for SqliteLog {
     fn drop(&mut self) {
         // Only a tidy end; the next start does the same work otherwise. After a failure nothing may be touched.
         if !self.failed
-            && let Err(error) = self.db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE);")
+            && let Err(error) = checkpoint(&self.db)
         {
             tracing::warn!(%error, "the store's write-ahead file stays for the next start");
         }

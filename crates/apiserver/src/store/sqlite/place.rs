@@ -1,7 +1,7 @@
 //! The files of a store: who may use them, and how far they were acknowledged.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,11 @@ impl Place {
         self.dir.join("store.db-wal")
     }
 
+    /// SQLite's other file beside the database: there only while the database is being made to use the one above.
+    pub(super) fn rollback(&self) -> PathBuf {
+        self.dir.join("store.db-journal")
+    }
+
     pub(super) fn mark(&self) -> PathBuf {
         self.dir.join("acknowledged")
     }
@@ -38,13 +43,25 @@ impl Place {
         self.dir.join("lock")
     }
 
-    /// Makes the directory, readable by its owner alone.
+    /// Makes the directory, readable by its owner alone, and those above it that are missing.
     pub(super) fn make_dir(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)
     }
 
     pub(super) fn sync_dir(&self) -> io::Result<()> {
         sync_dir(&self.dir)
+    }
+
+    /// Syncs all directories above: any of them may be new, and what is in it survives a power cut only if it does
+    /// itself. Those that are not ours to open are older than the store.
+    pub(super) fn sync_ancestors(&self) -> io::Result<()> {
+        for dir in std::path::absolute(&self.dir)?.ancestors().skip(1) {
+            match sync_dir(dir) {
+                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -77,17 +94,28 @@ impl DirLock {
         let (path, io) = (place.lock(), |source| OpenError::Io { path: place.lock(), source });
         let mut file = options.open(&path).map_err(io)?;
         Self::flock(&mut file, place)?;
-        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(io)?;
+        Self::sign(&mut file).map_err(io)?;
         Ok(Self { file })
     }
 
     /// For a source that is only read: a copy of a store has no lock and needs none.
     pub(super) fn take_existing(place: &Place) -> Result<Option<Self>, OpenError> {
-        match File::open(place.lock()) {
-            Ok(mut file) => Self::flock(&mut file, place).map(|()| Some(Self { file })),
+        match OpenOptions::new().read(true).write(true).open(place.lock()).or_else(|_| File::open(place.lock())) {
+            Ok(mut file) => {
+                Self::flock(&mut file, place)?;
+                // Who is refused meanwhile is told about this process. Where nothing can be written, nobody else can
+                // use the store either.
+                let _ = Self::sign(&mut file);
+                Ok(Some(Self { file }))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(OpenError::Io { path: place.lock(), source }),
         }
+    }
+
+    fn sign(file: &mut File) -> io::Result<()> {
+        file.set_len(0)?;
+        file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
     }
 
     fn flock(file: &mut File, place: &Place) -> Result<(), OpenError> {
@@ -120,11 +148,14 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    pub(super) fn create(place: &Place, revision: Revision) -> io::Result<Self> {
-        let mark = Self { file: create_private(&place.mark())?, unsynced: false };
-        mark.file.write_all_at(&encode(revision), 0)?;
-        mark.file.sync_all()?;
-        Ok(mark)
+    /// It is whole as soon as it is there, and it is there before anything else is.
+    pub(super) fn create(place: &Place, revision: Revision) -> io::Result<()> {
+        let partial = place.dir.join("acknowledged.partial");
+        let file = create_private(&partial)?;
+        file.write_all_at(&encode(revision), 0)?;
+        file.sync_all()?;
+        fs::rename(&partial, place.mark())?;
+        place.sync_dir()
     }
 
     pub(super) fn open(place: &Place) -> io::Result<Self> {

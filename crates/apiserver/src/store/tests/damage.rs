@@ -229,7 +229,7 @@ async fn the_last_good_state_of_every_object_can_be_saved_from_a_damaged_store()
     });
     assert_eq!(rows.collect::<Vec<_>>(), [51, 201], "{error}");
 
-    let salvaged = salvage(&live, &saved).unwrap();
+    let salvaged = salvage(&live, &saved, NOW).unwrap();
     assert_eq!((salvaged.objects, &salvaged.damage), (199, damage));
     let store = open(&saved);
     assert_eq!(store.get(&pod("50")), None);
@@ -253,7 +253,7 @@ async fn whole_pages_can_be_unreadable_and_the_rest_is_saved() {
     let mut bytes = fs::read(live.join("store.db")).unwrap();
     bytes[PAGE * 5..PAGE * 6].fill(0xff);
     fs::write(live.join("store.db"), bytes).unwrap();
-    let salvaged = salvage(&live, &saved).unwrap();
+    let salvaged = salvage(&live, &saved, NOW).unwrap();
     assert!((85..100).contains(&salvaged.objects), "{salvaged:?}");
     assert_eq!(content(&open(&saved)).1.len(), salvaged.objects);
 }
@@ -264,7 +264,7 @@ async fn nothing_left_is_an_error_and_not_an_empty_store() {
     let (live, saved) = (dir.path().join("live"), dir.path().join("saved"));
     write_one(&live).await;
     fs::write(live.join("store.db"), vec![0x55; 50_000]).unwrap();
-    assert!(matches!(salvage(&live, &saved).unwrap_err(), CopyError::NothingLeft { .. }));
+    assert!(matches!(salvage(&live, &saved, NOW).unwrap_err(), CopyError::NothingLeft { .. }));
     assert!(!saved.exists());
 }
 

@@ -50,7 +50,7 @@ impl Durable for Gate {
 #[tokio::test]
 async fn sixty_four_writers_share_a_few_syncs() {
     let dir = TempDir::new().unwrap();
-    let (image, log) = sqlite::open(dir.path()).unwrap();
+    let (image, log) = sqlite::open(dir.path(), 1_000).unwrap();
     let (gate, open_gate) = Gate::closed(log);
     let batches = Arc::clone(&gate.batches);
     let store = Store::threaded(image, Box::new(gate), Options::default()).unwrap();
@@ -154,4 +154,19 @@ async fn batches_are_bounded_by_count_and_by_bytes() {
         }
         assert!(batches.load(Ordering::SeqCst) >= 5);
     }
+}
+
+#[tokio::test]
+async fn writes_that_belong_together_happen_together_or_not_at_all() {
+    let store = Store::memory(Options::default());
+    store.commit(put(pod("a"), "1")).await.unwrap();
+    let stale = Write::put(pod("a"), Expect::At(Revision(9)), "2");
+    let twice = vec![put(pod("b"), "1"), put(pod("b"), "2"), stale];
+    let refused = store.commit_all(twice).await.unwrap_err();
+    assert!(matches!(refused, CommitError::Changed { .. }), "{refused}");
+    assert_eq!((store.get(&pod("b")), store.revision()), (None, Revision(1)));
+    let current = Write::put(pod("a"), Expect::At(Revision(1)), "2");
+    let committed = store.commit_all(vec![current, put(pod("b"), "1")]).await.unwrap();
+    let revisions: Vec<Revision> = committed.iter().map(|committed| committed.revision).collect();
+    assert_eq!(revisions, [Revision(2), Revision(3)]);
 }

@@ -1,10 +1,12 @@
 //! What the store promises, on both of its records.
 
+mod backup;
 mod copies;
 mod crash;
 mod damage;
 mod group;
 mod model;
+mod power;
 mod watching;
 
 use std::path::Path;
@@ -15,6 +17,8 @@ use super::*;
 
 const PODS: &str = "pods";
 const NODES: &str = "nodes";
+/// The time of restores: in 2023.
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
 fn key(resource: &str, namespace: &str, name: &str) -> Key {
     Key::new(resource, Some(namespace), name).unwrap()

@@ -1,0 +1,118 @@
+//! What drivers and their controllers tell each other: CSIDriver, CSIStorageCapacity, VolumeAttachment.
+
+use serde::Deserialize;
+
+use crate::amount::Amount;
+use crate::object::{Kind, Meta, Object, Word};
+use crate::selector::LabelSelector;
+
+/// What a driver wants from Kubernetes.
+#[derive(Debug, Clone, Deserialize)]
+pub struct CsiDriver {
+    #[serde(rename = "metadata")]
+    pub meta: Meta,
+    #[serde(default)]
+    pub spec: CsiDriverSpec,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiDriverSpec {
+    /// Absent means yes.
+    pub attach_required: Option<bool>,
+    pub storage_capacity: Option<bool>,
+}
+
+impl Object for CsiDriver {
+    const KIND: Kind = Kind::CSI_DRIVER;
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+/// How much room a class has in one part of the cluster.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Capacity {
+    #[serde(rename = "metadata")]
+    pub meta: Meta,
+    #[serde(default = "Word::empty")]
+    pub storage_class_name: Word,
+    /// Absent means that no node has it.
+    pub node_topology: Option<LabelSelector>,
+    pub capacity: Option<Amount>,
+    pub maximum_volume_size: Option<Amount>,
+}
+
+impl Capacity {
+    /// The largest volume that may fit (spec controllers 5.3).
+    pub fn limit(&self) -> Option<&Amount> {
+        self.maximum_volume_size.as_ref().or(self.capacity.as_ref())
+    }
+}
+
+impl Object for Capacity {
+    const KIND: Kind = Kind::CAPACITY;
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+/// The wish that a volume be attached to a node, and what came of it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "WireAttachment")]
+pub struct Attachment {
+    pub meta: Meta,
+    pub attacher: Word,
+    pub node: Word,
+    /// The volume, unless it is one that stands in the pod itself.
+    pub volume: Option<Box<str>>,
+    pub attached: bool,
+}
+
+impl Object for Attachment {
+    const KIND: Kind = Kind::ATTACHMENT;
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct WireAttachment {
+    metadata: Meta,
+    spec: WireAttachmentSpec,
+    #[serde(default)]
+    status: WireAttachmentStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireAttachmentSpec {
+    attacher: Word,
+    node_name: Word,
+    #[serde(default)]
+    source: WireAttachmentSource,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireAttachmentSource {
+    persistent_volume_name: Option<Box<str>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireAttachmentStatus {
+    attached: bool,
+}
+
+impl From<WireAttachment> for Attachment {
+    fn from(wire: WireAttachment) -> Self {
+        let WireAttachment { metadata, spec, status } = wire;
+        let volume = spec.source.persistent_volume_name;
+        Self { meta: metadata, attacher: spec.attacher, node: spec.node_name, volume, attached: status.attached }
+    }
+}

@@ -1,0 +1,162 @@
+//! Names that users, controllers and drivers write into objects, each declared once with its type.
+//!
+//! A key has one type per place it may stand in, so that a finalizer cannot be looked up among annotations. The texts are
+//! a contract with every other program in a cluster: they never change.
+
+use std::fmt;
+
+macro_rules! key_types {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub &'static str);
+
+        impl $name {
+            pub const fn text(self) -> &'static str {
+                self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.0)
+            }
+        }
+    )*};
+}
+
+key_types! {
+    /// A key under `metadata.annotations`.
+    Annotation;
+    /// A key under `metadata.labels`.
+    Label;
+    /// An entry of `metadata.finalizers`.
+    Finalizer;
+    /// A key of a StorageClass' `parameters` that the provisioner reads itself.
+    Parameter;
+    /// A taint on a node.
+    Taint;
+}
+
+/// What a presence-only annotation is written with.
+pub const YES: &str = "yes";
+
+/// Annotations (spec controllers 2.1, sidecars 2.10).
+pub mod annotation {
+    use super::Annotation;
+
+    /// The first binding of a claim finished. Presence only.
+    pub const BIND_COMPLETED: Annotation = Annotation("pv.kubernetes.io/bind-completed");
+    /// The pointer on this object was chosen by the system, not by a user. Presence only.
+    pub const BOUND_BY_CONTROLLER: Annotation = Annotation("pv.kubernetes.io/bound-by-controller");
+    /// The node chosen for a claim with delayed binding; taking it away means "schedule again".
+    pub const SELECTED_NODE: Annotation = Annotation("volume.kubernetes.io/selected-node");
+    pub const ALPHA_SELECTED_NODE: Annotation = Annotation("volume.alpha.kubernetes.io/selected-node");
+    /// The provisioner that must act on a claim.
+    pub const STORAGE_PROVISIONER: Annotation = Annotation("volume.kubernetes.io/storage-provisioner");
+    /// Its twin from before it was stable: always written with it, read when it is missing.
+    pub const BETA_STORAGE_PROVISIONER: Annotation = Annotation("volume.beta.kubernetes.io/storage-provisioner");
+    /// The plugin or driver that made a volume.
+    pub const PROVISIONED_BY: Annotation = Annotation("pv.kubernetes.io/provisioned-by");
+    /// The CSI driver that took over from an in-tree plugin.
+    pub const MIGRATED_TO: Annotation = Annotation("pv.kubernetes.io/migrated-to");
+    /// Wins over `spec.storageClassName` wherever it is present, even when it is empty.
+    pub const BETA_STORAGE_CLASS: Annotation = Annotation("volume.beta.kubernetes.io/storage-class");
+    pub const DEFAULT_CLASS: Annotation = Annotation("storageclass.kubernetes.io/is-default-class");
+    pub const BETA_DEFAULT_CLASS: Annotation = Annotation("storageclass.beta.kubernetes.io/is-default-class");
+    /// A claim's capacity before a resize whose filesystem step is pending. On volumes.
+    pub const PRE_RESIZE_CAPACITY: Annotation = Annotation("volume.alpha.kubernetes.io/pre-resize-capacity");
+    pub const STORAGE_RESIZER: Annotation = Annotation("volume.kubernetes.io/storage-resizer");
+    pub const DELETION_SECRET_NAME: Annotation = Annotation("volume.kubernetes.io/provisioner-deletion-secret-name");
+    pub const DELETION_SECRET_NAMESPACE: Annotation =
+        Annotation("volume.kubernetes.io/provisioner-deletion-secret-namespace");
+    pub const MODIFY_SECRET_NAME: Annotation = Annotation("volume.kubernetes.io/controller-modify-secret-name");
+    pub const MODIFY_SECRET_NAMESPACE: Annotation =
+        Annotation("volume.kubernetes.io/controller-modify-secret-namespace");
+    pub const CREATED_BY: Annotation = Annotation("kubernetes.io/createdby");
+    pub const MIGRATED_PLUGINS: Annotation = Annotation("storage.alpha.kubernetes.io/migrated-plugins");
+    pub const ALLOW_VOLUME_MODE_CHANGE: Annotation =
+        Annotation("snapshot.storage.kubernetes.io/allow-volume-mode-change");
+    pub const AZURE_FILE_RESOURCE_GROUP: Annotation = Annotation("kubernetes.io/azure-file-resource-group");
+    pub const PORTWORX_SECRET_NAME: Annotation = Annotation("openstorage.io/auth-secret-name");
+    pub const PORTWORX_SECRET_NAMESPACE: Annotation = Annotation("openstorage.io/auth-secret-namespace");
+    pub const MOUNT_OPTIONS: Annotation = Annotation("volume.beta.kubernetes.io/mount-options");
+    /// What kubectl keeps of an earlier `apply`. Never read by us, often larger than the rest of the object.
+    pub const LAST_APPLIED: Annotation = Annotation("kubectl.kubernetes.io/last-applied-configuration");
+}
+
+/// Finalizers (spec controllers 2.2, sidecars 2.8).
+pub mod finalizer {
+    use super::Finalizer;
+
+    pub const PVC_PROTECTION: Finalizer = Finalizer("kubernetes.io/pvc-protection");
+    pub const PV_PROTECTION: Finalizer = Finalizer("kubernetes.io/pv-protection");
+    pub const VAC_PROTECTION: Finalizer = Finalizer("kubernetes.io/vac-protection");
+    /// The binder still has to delete what an in-tree plugin made.
+    pub const PV_CONTROLLER: Finalizer = Finalizer("kubernetes.io/pv-controller");
+    /// The provisioner still has to delete what the driver made.
+    pub const EXTERNAL_PROVISIONER: Finalizer = Finalizer("external-provisioner.volume.kubernetes.io/finalizer");
+    pub const CLONING_PROTECTION: Finalizer = Finalizer("provisioner.storage.kubernetes.io/cloning-protection");
+    pub const SNAPSHOT_SOURCE_PROTECTION: Finalizer =
+        Finalizer("provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection");
+}
+
+/// Labels.
+pub mod label {
+    use super::Label;
+
+    pub const HOSTNAME: Label = Label("kubernetes.io/hostname");
+    pub const ZONE: Label = Label("topology.kubernetes.io/zone");
+    pub const REGION: Label = Label("topology.kubernetes.io/region");
+    pub const BETA_ZONE: Label = Label("failure-domain.beta.kubernetes.io/zone");
+    pub const BETA_REGION: Label = Label("failure-domain.beta.kubernetes.io/region");
+    pub const CAPACITY_DRIVER: Label = Label("csi.storage.k8s.io/drivername");
+    pub const CAPACITY_MANAGED_BY: Label = Label("csi.storage.k8s.io/managed-by");
+}
+
+/// Parameters of a StorageClass (spec sidecars 2.7). The secret kinds are stems: `-name` and `-namespace` follow.
+pub mod parameter {
+    use super::Parameter;
+
+    pub const PREFIX: &str = "csi.storage.k8s.io/";
+    pub const FSTYPE: Parameter = Parameter("csi.storage.k8s.io/fstype");
+    pub const DEFAULT_SECRET: Parameter = Parameter("csi.storage.k8s.io/secret");
+    pub const PROVISIONER_SECRET: Parameter = Parameter("csi.storage.k8s.io/provisioner-secret");
+    pub const CONTROLLER_PUBLISH_SECRET: Parameter = Parameter("csi.storage.k8s.io/controller-publish-secret");
+    pub const NODE_STAGE_SECRET: Parameter = Parameter("csi.storage.k8s.io/node-stage-secret");
+    pub const NODE_PUBLISH_SECRET: Parameter = Parameter("csi.storage.k8s.io/node-publish-secret");
+    pub const CONTROLLER_EXPAND_SECRET: Parameter = Parameter("csi.storage.k8s.io/controller-expand-secret");
+    pub const NODE_EXPAND_SECRET: Parameter = Parameter("csi.storage.k8s.io/node-expand-secret");
+    pub const CONTROLLER_MODIFY_SECRET: Parameter = Parameter("csi.storage.k8s.io/controller-modify-secret");
+    pub const CLAIM_NAME: Parameter = Parameter("csi.storage.k8s.io/pvc/name");
+    pub const CLAIM_NAMESPACE: Parameter = Parameter("csi.storage.k8s.io/pvc/namespace");
+    pub const VOLUME_NAME: Parameter = Parameter("csi.storage.k8s.io/pv/name");
+    /// Written into a volume's attributes, so that one can tell which run of a provisioner made it.
+    pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+}
+
+/// Taints.
+pub mod taint {
+    use super::Taint;
+
+    pub const OUT_OF_SERVICE: Taint = Taint("node.kubernetes.io/out-of-service");
+    pub const UNSCHEDULABLE: Taint = Taint("node.kubernetes.io/unschedulable");
+    pub const NOT_READY: Taint = Taint("node.kubernetes.io/not-ready");
+    pub const UNREACHABLE: Taint = Taint("node.kubernetes.io/unreachable");
+}
+
+/// Names of provisioners.
+pub mod provisioner {
+    /// The prefix of plugins that live in the binder itself; an unknown name with it is an error.
+    pub const IN_TREE_PREFIX: &str = "kubernetes.io/";
+    /// The class has no provisioner; its volumes are made by hand.
+    pub const NONE: &str = "kubernetes.io/no-provisioner";
+    pub const HOST_PATH: &str = "kubernetes.io/host-path";
+    pub const NFS: &str = "kubernetes.io/nfs";
+}

@@ -1,0 +1,378 @@
+//! Where volumes go: Node, CSINode, and what a scheduler needs of pods.
+
+use serde::Deserialize;
+
+use crate::keys::annotation;
+use crate::object::{Kind, Meta, Object, Word};
+use crate::selector::NodeSelector;
+
+/// A machine.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "WireNode")]
+pub struct Node {
+    pub meta: Meta,
+    pub unschedulable: bool,
+    pub taints: Box<[NodeTaint]>,
+    pub ready: Readiness,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct NodeTaint {
+    pub key: Word,
+    #[serde(default)]
+    pub value: Box<str>,
+    pub effect: Word,
+}
+
+/// What the node last said of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    Ready,
+    NotReady,
+    /// No condition, or one that says so.
+    Unknown,
+}
+
+impl Node {
+    pub fn name(&self) -> &str {
+        self.meta.key.name()
+    }
+}
+
+impl Object for Node {
+    const KIND: Kind = Kind::NODE;
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct WireNode {
+    metadata: Meta,
+    #[serde(default)]
+    spec: WireNodeSpec,
+    #[serde(default)]
+    status: WireNodeStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireNodeSpec {
+    unschedulable: bool,
+    taints: Box<[NodeTaint]>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireNodeStatus {
+    conditions: Vec<WireCondition>,
+}
+
+#[derive(Deserialize)]
+struct WireCondition {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: Box<str>,
+}
+
+impl From<WireNode> for Node {
+    fn from(wire: WireNode) -> Self {
+        let condition = wire.status.conditions.iter().find(|condition| &*condition.kind == "Ready");
+        let ready = match condition.map(|condition| &*condition.status) {
+            Some("True") => Readiness::Ready,
+            Some("False") => Readiness::NotReady,
+            _ => Readiness::Unknown,
+        };
+        Self { meta: wire.metadata, unschedulable: wire.spec.unschedulable, taints: wire.spec.taints, ready }
+    }
+}
+
+/// Which drivers run on a node, and how they name it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "WireCsiNode")]
+pub struct CsiNode {
+    pub meta: Meta,
+    pub drivers: Box<[NodeDriver]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeDriver {
+    pub name: Word,
+    #[serde(rename = "nodeID", default)]
+    pub node_id: Box<str>,
+    #[serde(default)]
+    pub topology_keys: Option<Box<[Word]>>,
+    pub allocatable: Option<Allocatable>,
+}
+
+/// How many volumes fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Allocatable {
+    /// Absent means without limit.
+    pub count: Option<i32>,
+}
+
+impl CsiNode {
+    pub fn driver(&self, name: &str) -> Option<&NodeDriver> {
+        self.drivers.iter().find(|driver| &*driver.name == name)
+    }
+
+    /// Whether the node leaves an in-tree plugin's volumes to its CSI driver.
+    pub fn migrated(&self, plugin: &str) -> bool {
+        let listed = self.meta.annotation(annotation::MIGRATED_PLUGINS).unwrap_or_default();
+        listed.split(',').any(|name| name.trim() == plugin)
+    }
+}
+
+impl NodeDriver {
+    pub fn topology_keys(&self) -> &[Word] {
+        self.topology_keys.as_deref().unwrap_or_default()
+    }
+}
+
+impl Object for CsiNode {
+    const KIND: Kind = Kind::CSI_NODE;
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct WireCsiNode {
+    metadata: Meta,
+    #[serde(default)]
+    spec: WireCsiNodeSpec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireCsiNodeSpec {
+    drivers: Box<[NodeDriver]>,
+}
+
+impl From<WireCsiNode> for CsiNode {
+    fn from(wire: WireCsiNode) -> Self {
+        Self { meta: wire.metadata, drivers: wire.spec.drivers }
+    }
+}
+
+/// A pod: its claims, and what a scheduler asks of a node.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "WirePod")]
+pub struct Pod {
+    pub meta: Meta,
+    /// Empty until it was scheduled.
+    pub node: Box<str>,
+    pub phase: PodPhase,
+    pub volumes: Box<[PodVolume]>,
+    pub scheduler: Word,
+    /// Absent when the pod asks for nothing.
+    pub placement: Option<Box<Placement>>,
+    /// Whether the node finished with it, or somebody forced it away (spec controllers 8.1).
+    pub grace: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum PodPhase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    #[serde(other)]
+    Unknown,
+}
+
+/// A volume of a pod that stands for storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodVolume {
+    pub name: Box<str>,
+    pub source: PodSource,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PodSource {
+    Claim {
+        name: Box<str>,
+        read_only: bool,
+    },
+    /// A claim made for the pod: its template as it came.
+    Ephemeral {
+        template: Box<serde_json::Value>,
+    },
+    /// A volume that a driver makes inside the pod's life.
+    InlineCsi {
+        driver: Word,
+    },
+}
+
+/// What a pod wants of its node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Placement {
+    pub node_selector: crate::object::Pairs,
+    pub affinity: Option<NodeSelector>,
+    pub tolerations: Box<[Toleration]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct Toleration {
+    pub key: Option<Box<str>>,
+    pub operator: Option<Box<str>>,
+    pub value: Option<Box<str>>,
+    pub effect: Option<Box<str>>,
+}
+
+impl Pod {
+    pub fn namespace(&self) -> &str {
+        self.meta.key.namespace().unwrap_or_default()
+    }
+
+    pub fn name(&self) -> &str {
+        self.meta.key.name()
+    }
+
+    pub fn scheduled(&self) -> bool {
+        !self.node.is_empty()
+    }
+
+    pub fn terminated(&self) -> bool {
+        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// The node finished with it, or it was deleted by force.
+    pub fn shut_down(&self) -> bool {
+        self.meta.is_deleting() && self.grace == Some(0)
+    }
+
+    /// Names of the claims it uses, those made for it included.
+    pub fn claims(&self) -> impl Iterator<Item = Box<str>> {
+        self.volumes.iter().filter_map(|volume| match &volume.source {
+            PodSource::Claim { name, .. } => Some(name.clone()),
+            PodSource::Ephemeral { .. } => Some(self.ephemeral_claim(volume)),
+            PodSource::InlineCsi { .. } => None,
+        })
+    }
+
+    /// The name of the claim that is made for one of its volumes.
+    pub fn ephemeral_claim(&self, volume: &PodVolume) -> Box<str> {
+        format!("{}-{}", self.name(), volume.name).into()
+    }
+}
+
+impl Object for Pod {
+    const KIND: Kind = Kind::POD;
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct WirePod {
+    metadata: WirePodMeta,
+    #[serde(default)]
+    spec: WirePodSpec,
+    #[serde(default)]
+    status: WirePodStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WirePodMeta {
+    #[serde(flatten)]
+    meta: Meta,
+    deletion_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePodSpec {
+    node_name: Box<str>,
+    scheduler_name: Option<Word>,
+    volumes: Vec<WireVolume>,
+    node_selector: crate::object::Pairs,
+    affinity: Option<WireAffinity>,
+    tolerations: Box<[Toleration]>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireVolume {
+    name: Box<str>,
+    persistent_volume_claim: Option<WireClaim>,
+    ephemeral: Option<WireEphemeral>,
+    csi: Option<WireInline>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireClaim {
+    claim_name: Box<str>,
+    read_only: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireEphemeral {
+    volume_claim_template: Box<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct WireInline {
+    driver: Word,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireAffinity {
+    node_affinity: Option<WireNodeAffinity>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireNodeAffinity {
+    required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WirePodStatus {
+    phase: Option<PodPhase>,
+}
+
+impl WireVolume {
+    fn read(self) -> Option<PodVolume> {
+        let Self { name, persistent_volume_claim, ephemeral, csi } = self;
+        let source = match (persistent_volume_claim, ephemeral, csi) {
+            (Some(claim), _, _) => PodSource::Claim { name: claim.claim_name, read_only: claim.read_only },
+            (_, Some(ephemeral), _) => PodSource::Ephemeral { template: ephemeral.volume_claim_template },
+            (_, _, Some(inline)) => PodSource::InlineCsi { driver: inline.driver },
+            (None, None, None) => return None,
+        };
+        Some(PodVolume { name, source })
+    }
+}
+
+impl From<WirePod> for Pod {
+    fn from(wire: WirePod) -> Self {
+        let WirePod { metadata, spec, status } = wire;
+        let affinity = spec
+            .affinity
+            .and_then(|affinity| affinity.node_affinity)
+            .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution);
+        let placement = Placement { node_selector: spec.node_selector, affinity, tolerations: spec.tolerations };
+        Self {
+            meta: metadata.meta,
+            node: spec.node_name,
+            phase: status.phase.unwrap_or_default(),
+            volumes: spec.volumes.into_iter().filter_map(WireVolume::read).collect(),
+            scheduler: spec.scheduler_name.unwrap_or_else(Word::empty),
+            placement: (placement != Placement::default()).then(|| Box::new(placement)),
+            grace: metadata.deletion_grace_period_seconds,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What operators and older clients need: compressed answers, OpenAPI v2, numbers, and a log of who did what.
+
+use std::io::Read as _;
+use std::sync::{Arc, Mutex};
+
+use crate::support::Server;
+use apiserver::audit::AuditLog;
+use apiserver::auth::User;
+use http::Request;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn bytes(response: http::Response<apiserver::http::Body>) -> Vec<u8> {
+    response.into_body().collect().await.expect("a body does not fail").to_bytes().to_vec()
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_answers_are_compressed_for_those_who_read_it() {
+    let server = Server::start().await;
+    let map = json!({"metadata": {"name": "large"}, "data": {"a": "x".repeat(200_000)}});
+    assert_eq!(server.call("POST", MAPS, Some(&map)).await.code, 201);
+    let path = format!("{MAPS}/large");
+    let plain = server.raw(Request::get(&path)).await;
+    assert!(plain.headers().get("content-encoding").is_none());
+    let plain = bytes(plain).await;
+    let offered = server.raw(Request::get(&path).header("accept-encoding", "deflate, gzip;q=0.5")).await;
+    assert_eq!(offered.headers()["content-encoding"], "gzip");
+    assert_eq!(offered.headers()["vary"], "Accept-Encoding");
+    let compressed = bytes(offered).await;
+    assert!(compressed.len() < plain.len() / 10);
+    let mut read = Vec::new();
+    flate2::read::GzDecoder::new(&*compressed).read_to_end(&mut read).expect("it is gzip");
+    assert_eq!(read, plain);
+    let refused = server.raw(Request::get(&path).header("accept-encoding", "gzip;q=0")).await;
+    assert!(refused.headers().get("content-encoding").is_none());
+    let small = server.raw(Request::get(MAPS.replace("configmaps", "secrets")).header("accept-encoding", "gzip")).await;
+    assert!(small.headers().get("content-encoding").is_none());
+    let watch = server.raw(Request::get(format!("{MAPS}?watch=1")).header("accept-encoding", "gzip")).await;
+    assert!(watch.headers().get("content-encoding").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_old_openapi_document_has_a_tag_and_two_forms() {
+    let server = Server::start().await;
+    let json = server.raw(Request::get("/openapi/v2")).await;
+    let tag = json.headers()["etag"].clone();
+    let document: Value = serde_json::from_slice(&bytes(json).await).expect("it is JSON");
+    assert_eq!(document["swagger"], "2.0");
+    let snapshot = "io.k8s.storage.snapshot.v1.VolumeSnapshot";
+    assert!(document["definitions"].get(snapshot).is_some(), "custom kinds are in it");
+    let known = server.raw(Request::get("/openapi/v2").header("if-none-match", tag)).await;
+    assert_eq!(known.status(), 304);
+    let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let protobuf = server.raw(Request::get("/openapi/v2").header("accept", accept)).await;
+    assert_eq!(protobuf.status(), 200);
+    assert_eq!(bytes(protobuf).await[..5], *b"\x0a\x032.0");
+    let neither = server.raw(Request::get("/openapi/v2").header("accept", "text/html")).await;
+    assert_eq!(neither.status(), 406);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_watches_and_objects_are_counted() {
+    let server = Server::start().await;
+    server.create_config_map("a", json!({})).await;
+    server.create_config_map("a", json!({})).await;
+    server.call("GET", "/api/v1/namespaces/default/nonsense/x", None).await;
+    let mut events = server.watch(&format!("{MAPS}?watch=1")).await;
+    events.next().await.expect("the state is told");
+    let text = String::from_utf8(bytes(server.raw(Request::get("/metrics")).await).await).expect("it is text");
+    let place = "group=\"\",version=\"v1\",resource=\"configmaps\"";
+    let post = format!("verb=\"POST\",{place},subresource=\"\",scope=\"namespace\",component=\"apiserver\"");
+    for line in [
+        format!("apiserver_request_total{{{post},code=\"201\"}} 1"),
+        format!("apiserver_request_total{{{post},code=\"409\"}} 1"),
+        format!("apiserver_request_duration_seconds_count{{{post}}} 2"),
+        format!("apiserver_longrunning_requests{{{place},component=\"apiserver\",verb=\"WATCH\"}} 1"),
+        format!("apiserver_watch_events_total{{{place}}} 1"),
+        "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1".to_owned(),
+        "apiserver_storage_objects{resource=\"configmaps\"} 1".to_owned(),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    assert!(text.contains("orlop_store_commit_seconds_count"), "{text}");
+    assert!(!text.contains("nonsense"), "what clients make up is no label");
+    drop(events);
+    let stranger = server.api.service().as_user(User::anonymous());
+    assert_eq!(server.call_as(&stranger, "GET", "/metrics").await.code, 403);
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_audit_log_says_who_did_what_and_no_secrets() {
+    let server = Server::start().await;
+    let lines = Lines::default();
+    let log = Arc::new(AuditLog::to(Box::new(lines.clone())));
+    let audited = server.api.service().audited(log);
+    let admin = audited.as_user(User::loopback());
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"a": "hunter2"}});
+    assert_eq!(server.send_as(&admin, "POST", secrets, Some(&secret)).await.code, 201);
+    let stranger = audited.as_user(User::anonymous());
+    assert_eq!(server.call_as(&stranger, "GET", &format!("{secrets}/s")).await.code, 403);
+    let text = String::from_utf8(lines.0.lock().expect("nobody panics").clone()).expect("it is text");
+    assert!(!text.contains("hunter2") && !text.contains("aHVudGVyMg"), "{text}");
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    let [create, get] = events.as_slice() else { panic!("there are two lines: {text}") };
+    assert_eq!((&create["verb"], &create["responseStatus"]["code"]), (&json!("create"), &json!(201)));
+    assert_eq!(create["user"]["username"], "system:apiserver");
+    let place = json!({"resource": "secrets", "namespace": "default", "apiVersion": "v1"});
+    assert_eq!(create["objectRef"], place);
+    assert_eq!((&create["stage"], &create["level"]), (&json!("ResponseComplete"), &json!("Metadata")));
+    assert_eq!(get["annotations"]["authorization.k8s.io/decision"], "forbid");
+    assert_eq!(get["objectRef"]["name"], "s");
+}

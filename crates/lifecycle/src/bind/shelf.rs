@@ -1,0 +1,189 @@
+//! The volumes that could be given away, sorted so that the right one is found without looking at the others.
+//!
+//! Upstream scans every volume for every claim (spec controllers 4.7). Here a volume stands in one of two places: with the
+//! claim it names, or on the shelf of its class, mode, attributes class and access modes, ordered by size and then by
+//! name. A claim looks first for the volumes that name it, across all access modes (weakness 2), and then takes the
+//! smallest one that fits from the shelf with the fewest access modes beyond those it asked for. Ties go to the smaller
+//! name (weakness 19).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use api::{Claim, Key, Pairs, Volume, VolumeMode, VolumePhase, Word};
+
+use super::compatible::{self, Mismatch};
+
+/// Where a free volume stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    class: Word,
+    mode: VolumeMode,
+    attributes_class: Word,
+    /// The access modes as a set.
+    access: u8,
+}
+
+/// Every volume that is free or reserved.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    volumes: BTreeMap<Word, Arc<Volume>>,
+    /// Free ones by place: size, then name.
+    free: BTreeMap<Place, BTreeSet<(i64, Word)>>,
+    /// Those that name a claim, by its key.
+    reserved: BTreeMap<Key, BTreeSet<Word>>,
+}
+
+/// What the shelf has for a claim.
+#[derive(Debug, Clone)]
+pub enum Offer {
+    /// A volume names the claim and suits it.
+    Designated(Arc<Volume>),
+    /// A volume names the claim and does not suit it. Nothing else is given: whoever reserved it meant it (weakness 3).
+    Unsuitable(Arc<Volume>, Mismatch),
+    /// The smallest free volume that fits.
+    Free(Arc<Volume>),
+    Nothing,
+}
+
+/// Where a claim's volume has to be reachable from, when that is known.
+#[derive(Debug, Clone, Copy)]
+pub struct On<'a> {
+    pub name: &'a str,
+    pub labels: &'a Pairs,
+}
+
+impl Shelf {
+    /// Puts a volume where it belongs now; a later state replaces an earlier one.
+    pub fn put(&mut self, volume: Arc<Volume>) {
+        self.remove(volume.name());
+        let name = Word::new(volume.name());
+        match &volume.claim {
+            Some(reference) => {
+                self.reserved.entry(reference.key.clone()).or_default().insert(name.clone());
+            }
+            None if free(&volume) => {
+                self.free.entry(place(&volume)).or_default().insert((volume.capacity_bytes(), name.clone()));
+            }
+            None => return,
+        }
+        self.volumes.insert(name, volume);
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        let name = Word::new(name);
+        let Some(old) = self.volumes.remove(&name) else { return };
+        if let Some(reference) = &old.claim {
+            discard(&mut self.reserved, &reference.key, &name);
+        } else {
+            discard(&mut self.free, &place(&old), &(old.capacity_bytes(), name));
+        }
+    }
+
+    /// What the binder offers: volumes that name the claim first, then the smallest that fits.
+    pub fn offer(&self, claim: &Claim) -> Offer {
+        match self.designated(claim) {
+            Some(volume) => match compatible::designated(claim, &volume) {
+                Ok(()) => Offer::Designated(volume),
+                Err(mismatch) => Offer::Unsuitable(volume, mismatch),
+            },
+            None => self.smallest(claim, |_| true).map_or(Offer::Nothing, Offer::Free),
+        }
+    }
+
+    /// What the scheduler offers on one node: the same, reachable from there and not yet promised to another claim.
+    pub fn offer_on(&self, claim: &Claim, node: On<'_>, taken: &BTreeSet<Word>) -> Offer {
+        let reachable = |volume: &Volume| volume.reachable_from(node.name, node.labels);
+        match self.designated(claim) {
+            // Rule 8: a volume that names the claim decides alone, also against this node.
+            Some(volume) if !reachable(&volume) => Offer::Nothing,
+            Some(volume) => match compatible::designated(claim, &volume) {
+                Ok(()) => Offer::Designated(volume),
+                Err(mismatch) => Offer::Unsuitable(volume, mismatch),
+            },
+            None => {
+                let allowed = |volume: &Volume| reachable(volume) && !taken.contains(&Word::new(volume.name()));
+                self.smallest(claim, allowed).map_or(Offer::Nothing, Offer::Free)
+            }
+        }
+    }
+
+    /// The volume that names this claim. One that knows its uid counts before one that only knows its name.
+    fn designated(&self, claim: &Claim) -> Option<Arc<Volume>> {
+        let names = self.reserved.get(claim.key())?;
+        let designating =
+            names.iter().filter_map(|name| self.volumes.get(name)).filter(|volume| volume.designates(claim));
+        let by_bond = |volume: &&Arc<Volume>| volume.claim.as_ref().is_some_and(|reference| reference.uid.is_none());
+        let suits = |volume: &&Arc<Volume>| compatible::designated(claim, volume).is_err();
+        designating.min_by_key(|volume| (by_bond(volume), suits(volume), volume.capacity_bytes())).cloned()
+    }
+
+    fn smallest(&self, claim: &Claim, allowed: impl Fn(&Volume) -> bool) -> Option<Arc<Volume>> {
+        if claim.access.has_unknown() {
+            return None;
+        }
+        let mut shelves = self.shelves(claim);
+        // Fewest access modes first; the set itself breaks ties, so that the order never depends on chance.
+        shelves.sort_by_key(|(access, _)| (access.count_ones(), *access));
+        let found = shelves.into_iter().try_for_each(|(_, shelf)| {
+            let from = (claim.request_bytes(), Word::empty());
+            let fits = shelf.range(from..).filter_map(|(_, name)| self.volumes.get(name));
+            let mut suiting = fits.filter(|volume| compatible::picked(claim, volume).is_ok() && allowed(volume));
+            suiting.next().map_or(ControlFlow::Continue(()), |volume| ControlFlow::Break(volume.clone()))
+        });
+        found.break_value()
+    }
+
+    /// The shelves whose volumes have every access mode the claim asks for.
+    fn shelves(&self, claim: &Claim) -> Vec<(u8, &BTreeSet<(i64, Word)>)> {
+        let wanted = claim.access.set();
+        let with = |access| Place {
+            class: Word::new(claim.class().text()),
+            mode: claim.mode,
+            attributes_class: Word::new(claim.attributes_class()),
+            access,
+        };
+        let all = with(0)..=with(u8::MAX);
+        let offering = self.free.range(all).filter(|(place, _)| place.access & wanted == wanted);
+        offering.map(|(place, shelf)| (place.access, shelf)).collect()
+    }
+
+    /// Free volumes of a class, for a scheduler that wants to know whether looking is worth it, and for `explain`.
+    pub fn free_of_class<'a>(&'a self, class: &str) -> impl Iterator<Item = &'a Arc<Volume>> {
+        let class = Word::new(class);
+        let shelves = self.free.iter().filter(move |(place, _)| place.class == class);
+        shelves.flat_map(|(_, shelf)| shelf.iter().filter_map(|(_, name)| self.volumes.get(name)))
+    }
+
+    pub fn len(&self) -> usize {
+        self.volumes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.volumes.is_empty()
+    }
+}
+
+/// Rules 6 and 10: a volume that is going, or that is not yet known to be available, is not offered.
+fn free(volume: &Volume) -> bool {
+    volume.phase == VolumePhase::Available && !volume.meta.is_deleting()
+}
+
+fn place(volume: &Volume) -> Place {
+    Place {
+        class: Word::new(volume.class().text()),
+        mode: volume.mode,
+        attributes_class: Word::new(volume.attributes_class()),
+        access: volume.access.set(),
+    }
+}
+
+/// Takes one entry out, and its set with it when that was the last.
+fn discard<K: Ord, V: Ord>(map: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
+    if let Some(set) = map.get_mut(key) {
+        set.remove(value);
+        if set.is_empty() {
+            map.remove(key);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Fills a cache and keeps it true: list, watch, resume, and list again when history is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::object::{Object, Revision};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Cache;
+use crate::client::{Client, Error, Selection, WatchEvent, WatchFrom, WatchStream};
+use crate::entropy::Entropy;
+use crate::metrics::Resource;
+use crate::stop::Stop;
+
+/// The server ends a watch after this many seconds, and up to twice as many.
+const WATCH_SECONDS: u64 = 300;
+/// How long after that we wait before we take the connection for dead.
+const WATCH_MARGIN: Duration = Duration::from_secs(30);
+/// A server that ignores the request for a list at the start of a watch never ends that list.
+const QUIET_LIST: Duration = Duration::from_secs(60);
+const PAGE: u32 = 500;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(800);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// After a watch has lived this long, the next failure is the first one again.
+const HEALTHY: Duration = Duration::from_secs(120);
+/// How often resuming may fail in a row before we list again: the server may have lost the revision we name.
+const RESUMES: u32 = 5;
+/// How often a list older than what we know is refused before we believe that the server's history was replaced.
+const OLD_LISTS_REFUSED: u32 = 3;
+
+/// How the server gives complete lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listing {
+    Streamed,
+    Paged,
+}
+
+/// Why following stopped for a moment.
+enum Pause {
+    /// The server ended the watch as agreed.
+    Ended,
+    /// History is gone.
+    ListAgain,
+    /// Something failed.
+    Failed(Error),
+}
+
+struct Follower<'a, T: Object> {
+    cache: &'a Cache<T>,
+    client: &'a Client,
+    entropy: Entropy,
+    listing: Listing,
+    failures: u32,
+    old_lists: u32,
+}
+
+pub(super) async fn run<T: Object>(cache: &Cache<T>, client: &Client, entropy: &Entropy, stop: &Stop) {
+    let mut follower =
+        Follower { cache, client, entropy: entropy.fork(), listing: Listing::Streamed, failures: 0, old_lists: 0 };
+    tokio::select! {
+        biased;
+        () = stop.stopped() => {}
+        never = follower.follow() => match never {},
+    }
+}
+
+impl<T: Object> Follower<'_, T> {
+    async fn follow(&mut self) -> std::convert::Infallible {
+        let mut known: Option<Revision> = None;
+        loop {
+            let started = Instant::now();
+            let pause = match known {
+                None => self.list().await,
+                Some(revision) => self.watch(revision).await,
+            };
+            // Both leave the store as far as they came, whatever ended them.
+            known = Some(self.cache.revision()).filter(|_| self.cache.is_synced());
+            if started.elapsed() >= HEALTHY {
+                self.failures = 0;
+            }
+            match pause {
+                Pause::Ended if started.elapsed() >= Duration::from_secs(1) => self.failures = 0,
+                Pause::Ended => self.pause().await,
+                Pause::ListAgain => {
+                    tracing::info!(kind = T::KIND.kind, "the watch's history is gone, listing again");
+                    self.client.metrics().relists.get_or_create(&Resource { resource: T::KIND.plural }).inc();
+                    known = None;
+                }
+                Pause::Failed(error) => {
+                    tracing::warn!(kind = T::KIND.kind, %error, "the watch failed");
+                    // What is merely away is resumed; what keeps failing, or says no, is asked from the start.
+                    let away = matches!(error, Error::Unavailable { .. } | Error::TooMany { .. });
+                    if !away || self.failures >= RESUMES {
+                        known = None;
+                    }
+                    self.pause().await;
+                }
+            }
+        }
+    }
+
+    async fn pause(&mut self) {
+        let pause = SHORTEST_PAUSE.saturating_mul(1 << self.failures.min(6)).min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        sleep(self.entropy.longer(pause, 1.0)).await;
+    }
+
+    fn selection(&self) -> &Selection {
+        &self.cache.inner.selection
+    }
+
+    async fn list(&mut self) -> Pause {
+        match self.listing {
+            Listing::Streamed => self.streamed().await,
+            Listing::Paged => self.paged().await,
+        }
+    }
+
+    /// One request for the list and for what follows it.
+    async fn streamed(&mut self) -> Pause {
+        let seconds = self.watch_seconds();
+        let asked = self.client.watch(T::KIND, self.selection(), WatchFrom::Everything, seconds).await;
+        let mut stream = match asked {
+            Ok(stream) => stream,
+            // A server without this feature says so in one of these ways.
+            Err(Error::Invalid { message, .. }) => return self.fall_back(&message).await,
+            Err(error) => return Pause::Failed(error),
+        };
+        let mut listed: Vec<Arc<T>> = Vec::new();
+        loop {
+            let event = match timeout(QUIET_LIST, stream.next::<T>()).await {
+                Err(_) => return self.fall_back("it did not end the list").await,
+                Ok(Err(Error::Expired { .. })) => return Pause::ListAgain,
+                Ok(Err(error)) => return Pause::Failed(error),
+                Ok(Ok(None)) => return Pause::Ended,
+                Ok(Ok(Some(event))) => event,
+            };
+            match event {
+                WatchEvent::Put(object) => listed.push(self.known_or_new(object)),
+                WatchEvent::Gone(last) => listed.retain(|object| object.key() != last.key()),
+                WatchEvent::Unreadable { meta, source } => self.unreadable(meta.as_deref(), &source),
+                WatchEvent::Bookmark { initial_end: false, .. } => {}
+                WatchEvent::Bookmark { revision, initial_end: true } => {
+                    if let Some(pause) = self.take(listed, revision) {
+                        return pause;
+                    }
+                    return self.stream(stream, seconds).await;
+                }
+            }
+        }
+    }
+
+    async fn fall_back(&mut self, why: &str) -> Pause {
+        tracing::info!(kind = T::KIND.kind, why, "the server does not stream lists, reading pages");
+        self.listing = Listing::Paged;
+        self.paged().await
+    }
+
+    async fn paged(&mut self) -> Pause {
+        let mut listed: Vec<Arc<T>> = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            let page = self.client.list::<T>(T::KIND, self.selection(), PAGE, next.as_deref()).await;
+            let page = match page {
+                Ok(page) => page,
+                Err(Error::Expired { .. }) if next.is_some() => return Pause::ListAgain,
+                Err(error) => return Pause::Failed(error),
+            };
+            for object in page.items {
+                listed.push(self.known_or_new(object));
+            }
+            next = page.next;
+            if next.is_none() {
+                return match self.take(listed, page.revision) {
+                    Some(pause) => pause,
+                    None => self.watch(page.revision).await,
+                };
+            }
+        }
+    }
+
+    /// Keeps the object we hold if nothing changed, so that listing again costs no second copy of the world.
+    fn known_or_new(&self, object: T) -> Arc<T> {
+        let meta = object.meta();
+        match self.cache.get(&meta.key) {
+            Some(held) if held.meta().uid == meta.uid && held.meta().revision == meta.revision => held,
+            _ => Arc::new(object),
+        }
+    }
+
+    /// Takes over a complete list; a pause if it is older than what we know.
+    fn take(&mut self, listed: Vec<Arc<T>>, revision: Revision) -> Option<Pause> {
+        let seen = self.cache.revision();
+        if revision < seen && self.old_lists < OLD_LISTS_REFUSED {
+            self.old_lists += 1;
+            return Some(Pause::Failed(Error::Unavailable {
+                doing: format!("list {}", T::KIND.plural),
+                retry_after: None,
+                message: format!("it answers as of revision {revision}, and we have seen {seen}"),
+            }));
+        }
+        if revision < seen {
+            tracing::warn!(kind = T::KIND.kind, %revision, %seen, "the server's history was replaced, starting over");
+            self.cache.apply(|store, changes| store.start_over(changes));
+        }
+        self.old_lists = 0;
+        self.cache.apply(|store, changes| store.replace_all(listed, revision, changes));
+        self.cache.inner.synced.send_replace(true);
+        None
+    }
+
+    async fn watch(&mut self, from: Revision) -> Pause {
+        let seconds = self.watch_seconds();
+        match self.client.watch(T::KIND, self.selection(), WatchFrom::Revision(from), seconds).await {
+            Ok(stream) => self.stream(stream, seconds).await,
+            Err(Error::Expired { .. }) => Pause::ListAgain,
+            Err(error) => Pause::Failed(error),
+        }
+    }
+
+    fn watch_seconds(&self) -> u64 {
+        self.entropy.longer(Duration::from_secs(WATCH_SECONDS), 1.0).as_secs()
+    }
+
+    /// Applies what the watch says until it ends.
+    async fn stream(&mut self, mut stream: WatchStream, seconds: u64) -> Pause {
+        let patience = Duration::from_secs(seconds) + WATCH_MARGIN;
+        loop {
+            let event = match timeout(patience, stream.next::<T>()).await {
+                Err(_) | Ok(Ok(None)) => return Pause::Ended,
+                Ok(Err(Error::Expired { .. })) => return Pause::ListAgain,
+                Ok(Err(error)) => return Pause::Failed(error),
+                Ok(Ok(Some(event))) => event,
+            };
+            match event {
+                WatchEvent::Put(object) => {
+                    self.cache.apply(|store, changes| store.put(Arc::new(object), changes));
+                }
+                WatchEvent::Gone(last) => self.cache.apply(|store, changes| store.remove(&last, changes)),
+                WatchEvent::Bookmark { revision, .. } => self.cache.apply(|store, _| store.progress(revision)),
+                WatchEvent::Unreadable { meta, source } => self.unreadable(meta.as_deref(), &source),
+            }
+        }
+    }
+
+    /// One object that nobody can read must not blind us for all others.
+    fn unreadable(&self, meta: Option<&api::object::Meta>, error: &serde_json::Error) {
+        let key = meta.map(|meta| meta.key.to_string()).unwrap_or_default();
+        tracing::error!(kind = T::KIND.kind, key, %error, "an object cannot be read and is ignored");
+        self.client.metrics().unreadable.get_or_create(&Resource { resource: T::KIND.plural }).inc();
+        if let Some(meta) = meta {
+            self.cache.apply(|store, _| store.progress(meta.revision));
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! What a cache holds: objects in key order, indexes over them, and what may not come back.
+//!
+//! Everything here is data; no I/O, no time. The rules of what replaces what are in [`Store::put`], [`Store::remove`] and
+//! [`Store::replace_all`].
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use api::object::{Key, Object, Revision, Uid};
+
+/// An object, ordered by its key. The key is stored once, inside the object.
+#[derive(Debug)]
+pub(super) struct Held<T>(pub(super) Arc<T>);
+
+impl<T> Clone for Held<T> {
+    fn clone(&self) -> Held<T> {
+        Held(self.0.clone())
+    }
+}
+
+impl<T: Object> PartialEq for Held<T> {
+    fn eq(&self, other: &Held<T>) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl<T: Object> Eq for Held<T> {}
+
+impl<T: Object> PartialOrd for Held<T> {
+    fn partial_cmp(&self, other: &Held<T>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: Object> Ord for Held<T> {
+    fn cmp(&self, other: &Held<T>) -> Ordering {
+        self.0.key().cmp(other.0.key())
+    }
+}
+
+impl<T: Object> Borrow<Key> for Held<T> {
+    fn borrow(&self) -> &Key {
+        self.0.key()
+    }
+}
+
+/// A change of the cache, as it was applied.
+#[derive(Debug)]
+pub enum Change<T> {
+    /// An object is new here.
+    Added(Arc<T>),
+    /// An object has a newer state.
+    Changed {
+        /// The state before.
+        old: Arc<T>,
+        /// The state now.
+        new: Arc<T>,
+    },
+    /// An object is gone; this is the last state we knew.
+    Removed(Arc<T>),
+}
+
+impl<T: Object> Change<T> {
+    /// The object as it is, or was last.
+    pub fn object(&self) -> &Arc<T> {
+        match self {
+            Change::Added(object) | Change::Removed(object) | Change::Changed { new: object, .. } => object,
+        }
+    }
+
+    /// The object's key.
+    pub fn key(&self) -> &Key {
+        self.object().key()
+    }
+
+    /// The state before, if there was one.
+    pub fn old(&self) -> Option<&Arc<T>> {
+        match self {
+            Change::Added(_) => None,
+            Change::Changed { old, .. } | Change::Removed(old) => Some(old),
+        }
+    }
+
+    /// The state now, if there is one.
+    pub fn new(&self) -> Option<&Arc<T>> {
+        match self {
+            Change::Added(new) | Change::Changed { new, .. } => Some(new),
+            Change::Removed(_) => None,
+        }
+    }
+}
+
+/// How an index finds the values of an object: it calls the function for each.
+pub type IndexFn<T> = fn(&T, &mut dyn FnMut(&str));
+
+/// An index by name. Values are texts; a range over them needs values that order as texts do.
+#[derive(Debug)]
+pub struct Index<T> {
+    /// Declaring a name twice gives the same index.
+    pub name: &'static str,
+    /// The values of an object.
+    pub values: IndexFn<T>,
+}
+
+impl<T> Clone for Index<T> {
+    fn clone(&self) -> Index<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Index<T> {}
+
+/// The objects of one value. Most values have one, and a set costs more than the object's pointer.
+#[derive(Debug)]
+enum Posting<T> {
+    One(Held<T>),
+    Many(BTreeSet<Held<T>>),
+}
+
+#[derive(Debug)]
+struct Table<T> {
+    index: Index<T>,
+    postings: BTreeMap<Box<str>, Posting<T>>,
+}
+
+impl<T: Object> Table<T> {
+    fn add(&mut self, object: &Arc<T>) {
+        let postings = &mut self.postings;
+        (self.index.values)(object, &mut |value| match postings.get_mut(value) {
+            None => {
+                postings.insert(value.into(), Posting::One(Held(object.clone())));
+            }
+            Some(Posting::Many(set)) => {
+                set.replace(Held(object.clone()));
+            }
+            Some(posting) => {
+                let Posting::One(held) = &*posting else { return };
+                // An object may name a value twice; it is still one object.
+                *posting = if held.0.key() == object.key() {
+                    Posting::One(Held(object.clone()))
+                } else {
+                    Posting::Many(BTreeSet::from([held.clone(), Held(object.clone())]))
+                };
+            }
+        });
+    }
+
+    fn remove(&mut self, object: &Arc<T>) {
+        let postings = &mut self.postings;
+        (self.index.values)(object, &mut |value| {
+            let empty = match postings.get_mut(value) {
+                None => false,
+                Some(Posting::One(held)) => held.0.key() == object.key(),
+                Some(Posting::Many(set)) => {
+                    set.remove(object.key());
+                    set.is_empty()
+                }
+            };
+            if empty {
+                postings.remove(value);
+            }
+        });
+    }
+}
+
+/// An object that we saw end, or ended, and that older news may not bring back.
+#[derive(Debug)]
+struct Grave {
+    uid: Uid,
+    /// The last revision we knew. A list at least this new that lacks the object proves that it is gone.
+    revision: Revision,
+}
+
+#[derive(Debug)]
+pub(super) struct Store<T> {
+    objects: BTreeSet<Held<T>>,
+    tables: Vec<Table<T>>,
+    graves: BTreeMap<Key, Grave>,
+    /// Every change up to here has arrived through the watch.
+    seen: Revision,
+}
+
+impl<T: Object> Store<T> {
+    pub(super) fn new() -> Store<T> {
+        Store { objects: BTreeSet::new(), tables: Vec::new(), graves: BTreeMap::new(), seen: Revision::NONE }
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<&Arc<T>> {
+        self.objects.get(key).map(|held| &held.0)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub(super) fn seen(&self) -> Revision {
+        self.seen
+    }
+
+    /// Objects in key order, from after `from`.
+    pub(super) fn after(&self, from: Option<&Key>) -> impl Iterator<Item = &Arc<T>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = from.map_or(Unbounded, Excluded);
+        self.objects.range::<Key, _>((from, Unbounded)).map(|held| &held.0)
+    }
+
+    /// The slot of an index, built over what is held if it is new.
+    pub(super) fn index(&mut self, index: Index<T>) -> usize {
+        if let Some(slot) = self.tables.iter().position(|table| table.index.name == index.name) {
+            return slot;
+        }
+        let mut table = Table { index, postings: BTreeMap::new() };
+        for held in &self.objects {
+            table.add(&held.0);
+        }
+        self.tables.push(table);
+        self.tables.len() - 1
+    }
+
+    /// Visits the objects of a value in key order.
+    pub(super) fn visit(&self, slot: usize, value: &str, visit: &mut dyn FnMut(&Arc<T>) -> ControlFlow<()>) {
+        match self.tables.get(slot).and_then(|table| table.postings.get(value)) {
+            None => {}
+            Some(Posting::One(held)) => drop(visit(&held.0)),
+            Some(Posting::Many(set)) => drop(set.iter().try_for_each(|held| visit(&held.0))),
+        }
+    }
+
+    /// Visits values from `from` on in order, and of each the objects in key order.
+    pub(super) fn range(
+        &self,
+        slot: usize,
+        from: &str,
+        visit: &mut dyn FnMut(&str, &Arc<T>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        use std::ops::Bound::{Included, Unbounded};
+        let Some(table) = self.tables.get(slot) else { return ControlFlow::Continue(()) };
+        for (value, posting) in table.postings.range::<str, _>((Included(from), Unbounded)) {
+            match posting {
+                Posting::One(held) => visit(value, &held.0)?,
+                Posting::Many(set) => set.iter().try_for_each(|held| visit(value, &held.0))?,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// News of an object from the watch, in the watch's order.
+    pub(super) fn put(&mut self, object: Arc<T>, changes: &mut Vec<Change<T>>) {
+        self.progress(object.meta().revision);
+        self.store(object, changes);
+    }
+
+    /// The answer to a write of ours.
+    ///
+    /// If the watch has passed its revision and we do not hold the object, then it has ended since.
+    pub(super) fn wrote(&mut self, object: Arc<T>, changes: &mut Vec<Change<T>>) {
+        if object.meta().revision > self.seen || self.get(object.key()).is_some() {
+            self.store(object, changes);
+        }
+    }
+
+    /// Keeps the newer of what is held and what came.
+    fn store(&mut self, object: Arc<T>, changes: &mut Vec<Change<T>>) {
+        let meta = object.meta();
+        if self.graves.get(&meta.key).is_some_and(|grave| grave.uid == meta.uid || grave.revision >= meta.revision) {
+            return;
+        }
+        match self.get(&meta.key).cloned() {
+            Some(held) if held.meta().revision >= meta.revision => return,
+            Some(held) => {
+                self.forget(&held);
+                if held.meta().uid == meta.uid {
+                    changes.push(Change::Changed { old: held, new: object.clone() });
+                } else {
+                    changes.push(Change::Removed(held));
+                    changes.push(Change::Added(object.clone()));
+                }
+            }
+            None => changes.push(Change::Added(object.clone())),
+        }
+        for table in &mut self.tables {
+            table.add(&object);
+        }
+        self.objects.insert(Held(object));
+    }
+
+    /// Takes an object out of the set and the indexes.
+    fn forget(&mut self, held: &Arc<T>) {
+        for table in &mut self.tables {
+            table.remove(held);
+        }
+        self.objects.remove(held.key());
+    }
+
+    /// The watch says that an object ended.
+    pub(super) fn remove(&mut self, last: &T, changes: &mut Vec<Change<T>>) {
+        let meta = last.meta();
+        self.progress(meta.revision);
+        if self.graves.get(&meta.key).is_some_and(|grave| grave.uid == meta.uid) {
+            self.graves.remove(&meta.key);
+        }
+        let Some(held) = self.get(&meta.key).cloned() else { return };
+        // A newer object of the same name, or a newer state that the watch has not reached, stays.
+        if held.meta().uid == meta.uid && held.meta().revision <= meta.revision {
+            self.forget(&held);
+            changes.push(Change::Removed(held));
+        }
+    }
+
+    /// A deletion of ours was answered: the object is gone, although the watch has not said so.
+    pub(super) fn deleted(&mut self, key: &Key, uid: &Uid, changes: &mut Vec<Change<T>>) {
+        let Some(held) = self.get(key).cloned() else { return };
+        if held.meta().uid != *uid {
+            return;
+        }
+        self.forget(&held);
+        self.graves.insert(key.clone(), Grave { uid: uid.clone(), revision: held.meta().revision });
+        changes.push(Change::Removed(held));
+    }
+
+    /// A complete list as of `revision`: what it lacks is gone, unless we know something newer.
+    pub(super) fn replace_all(&mut self, mut listed: Vec<Arc<T>>, revision: Revision, changes: &mut Vec<Change<T>>) {
+        listed.sort_by(|a, b| a.key().cmp(b.key()).then(b.meta().revision.cmp(&a.meta().revision)));
+        listed.dedup_by(|older, newer| older.key() == newer.key());
+        let mut names = listed.iter().map(|object| object.key()).peekable();
+        let mut gone = Vec::new();
+        for held in &self.objects {
+            while names.next_if(|name| **name < *held.0.key()).is_some() {}
+            if names.peek().is_none_or(|name| **name != *held.0.key()) && held.0.meta().revision <= revision {
+                gone.push(held.0.clone());
+            }
+        }
+        for held in gone {
+            self.forget(&held);
+            changes.push(Change::Removed(held));
+        }
+        let lists = |key: &Key| listed.binary_search_by(|object| object.key().cmp(key)).ok();
+        self.graves.retain(|key, grave| {
+            let listed_still = lists(key).and_then(|at| listed.get(at)).is_some_and(|o| o.meta().uid == grave.uid);
+            listed_still || grave.revision > revision
+        });
+        for object in listed {
+            self.store(object, changes);
+        }
+        self.progress(revision);
+    }
+
+    /// Everything up to `revision` has arrived.
+    pub(super) fn progress(&mut self, revision: Revision) {
+        self.seen = self.seen.max(revision);
+    }
+
+    /// The server's history was replaced by an older one: what we knew means nothing any more.
+    pub(super) fn start_over(&mut self, changes: &mut Vec<Change<T>>) {
+        changes.extend(std::mem::take(&mut self.objects).into_iter().map(|held| Change::Removed(held.0)));
+        for table in &mut self.tables {
+            table.postings.clear();
+        }
+        self.graves.clear();
+        self.seen = Revision::NONE;
+    }
+}

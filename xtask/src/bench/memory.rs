@@ -1,0 +1,30 @@
+//! How much memory a process takes.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::sleep;
+
+/// Resident memory in megabytes once it stands still.
+pub(super) async fn settled_rss(pid: u32) -> anyhow::Result<f64> {
+    const PAUSE: Duration = Duration::from_millis(250);
+    const STILL: usize = 8;
+    let mut seen: Vec<u64> = Vec::new();
+    for _ in 0..60 {
+        seen.push(rss_kib(pid)?);
+        let latest = &seen[seen.len().saturating_sub(STILL)..];
+        if latest.len() == STILL && latest.iter().all(|kib| *kib == latest[0]) {
+            break;
+        }
+        sleep(PAUSE).await;
+    }
+    let kib = seen.last().copied().unwrap_or_default();
+    Ok(f64::from(u32::try_from(kib)?) * 1024.0 / 1e6)
+}
+
+fn rss_kib(pid: u32) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+}
