@@ -4,7 +4,9 @@
 use super::age::since;
 use super::cells::Column;
 use super::labels::{invalid_each, validate_key};
-use super::read::{copy, name, namespace, number, optional_text, present, remove, set, set_default_text, text, unchanged};
+use super::read::{
+    copy, name, namespace, number, optional_text, present, remove, set, set_default_text, text, unchanged,
+};
 use super::time::Timestamp;
 use super::{DeleteAnswer, Missing, Policy, Rules, meta, names};
 use crate::status::FieldError;

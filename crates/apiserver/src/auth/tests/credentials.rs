@@ -1,8 +1,8 @@
 //! Which user a request is: certificates, tokens, nobody, somebody else (section 8).
 
 use super::super::{
-    ClientCertificate, Credentials, Impersonation, Rbac, RbacKind, StaticTokens, TokenFileError, TokenRequest, UnixSeconds, User,
-    impersonate, request_token,
+    ClientCertificate, Credentials, Impersonation, Rbac, RbacKind, StaticTokens, TokenFileError, TokenRequest,
+    UnixSeconds, User, impersonate, request_token,
 };
 use super::{NOW, authenticator, binding, first_start, objects, role, shown, user};
 use serde_json::json;

@@ -138,7 +138,9 @@ fn a_bound_claim_may_grow_and_shrink_above_its_capacity() {
     patch("PersistentVolumeClaim", &attributed, cleared.clone()).expect("nothing is in effect yet");
     attributed["status"]["currentVolumeAttributesClassName"] = json!("v1");
     let text = message(patch("PersistentVolumeClaim", &attributed, cleared));
-    assert!(text.contains("spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden"));
+    let expected = "spec.volumeAttributesClassName: Forbidden: update to nil is forbidden when \
+                    status.currentVolumeAttributesClassName is not nil";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

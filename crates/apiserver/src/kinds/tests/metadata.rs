@@ -90,6 +90,46 @@ fn bad_metadata_is_refused_in_the_references_words() {
 }
 
 #[test]
+fn a_write_to_a_url_must_name_its_object() {
+    let refused = meta::check_name(&config(json!({"name": ""})), "c1");
+    assert_eq!(message(refused), "the name of the object (c1 based on URL) was undeterminable: name must be provided");
+    assert_eq!(meta::check_name(&config(json!({"name": "c1"})), "c1"), Ok(()));
+}
+
+#[test]
+fn owners_with_one_uid_and_two_names_are_both_kept() {
+    let owner = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": "u"});
+    let mut object = config(json!({"ownerReferences": [owner("a"), owner("b")]}));
+    assert_eq!(meta::deduplicate_owners(&mut object, meta::Moment::Sent), None);
+    assert_eq!(object["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn an_update_shows_a_bad_label_as_often_as_the_reference() {
+    // Twice by the rules all kinds share, and then as often as the kind itself looks at its metadata.
+    let cases = [("ConfigMap", 4), ("StorageClass", 4), ("PersistentVolumeClaim", 4), ("CSINode", 3)];
+    for (kind, expected) in cases {
+        let (old, _) = create(kind, smallest(kind)).expect("created");
+        let refused = patch(kind, &old, json!({"metadata": {"labels": {"a b": "c"}}})).expect_err("a bad label");
+        let causes = refused.details.map(|details| details.causes.len());
+        assert_eq!(causes, Some(expected), "{kind}");
+    }
+}
+
+fn smallest(kind: &str) -> Value {
+    let mut object = match kind {
+        "StorageClass" => json!({"provisioner": "p.io"}),
+        "PersistentVolumeClaim" => {
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+        }
+        "CSINode" => json!({"spec": {"drivers": []}}),
+        _ => json!({}),
+    };
+    object["metadata"] = json!({"name": "x", "namespace": "conf"});
+    object
+}
+
+#[test]
 fn an_owner_named_twice_is_kept_once_with_a_warning() {
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u"});
     let mut object = config(json!({"ownerReferences": [owner, owner]}));

@@ -280,8 +280,8 @@ fn roles_and_bindings_are_checked_for_sense() {
             "roleRef.kind: Unsupported value: \"Foo\": supported values: \"Role\", \"ClusterRole\"",
         ),
         (
-            "RoleBinding",
-            binding(json!({"subjects": [{"kind": "ServiceAccount", "name": "s"}]})),
+            "ClusterRoleBinding",
+            binding(json!({"subjects": [{"kind": "ServiceAccount", "name": "s"}], "roleRef": {"kind": "ClusterRole"}})),
             "subjects[0].namespace: Required value",
         ),
     ];

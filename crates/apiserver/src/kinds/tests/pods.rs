@@ -81,7 +81,7 @@ fn volumes_and_mounts_must_fit_together() {
         ),
         (
             json!({"restartPolicy": "Foo"}),
-            "spec.restartPolicy: Unsupported value: \"Foo\": supported values: \"Always\", \"Never\", \"OnFailure\"",
+            "spec.restartPolicy: Unsupported value: \"Foo\": supported values: \"Always\", \"OnFailure\", \"Never\"",
         ),
     ];
     for (spec, expected) in cases {
@@ -157,6 +157,35 @@ fn the_status_cell_is_the_most_telling_word() {
         assert_eq!(cells("Pod", &pod)[2] == "Terminating", !ended, "{pod}");
         assert_eq!(rules("Pod").row_conditions(&pod).is_empty(), !ended);
     }
+}
+
+#[test]
+fn a_deadline_comes_closer_and_tolerations_stay() {
+    let (mut old, _) = create("Pod", pod(json!({"activeDeadlineSeconds": 30}))).expect("created");
+    old["spec"]["tolerations"] = json!([{"key": "k", "operator": "Exists", "tolerationSeconds": 5}]);
+    patch("Pod", &old, json!({"spec": {"activeDeadlineSeconds": 10}})).expect("closer");
+    let refused = [
+        (json!({"activeDeadlineSeconds": 40}), "must be less than or equal to previous value"),
+        (json!({"activeDeadlineSeconds": -1}), "must be between 0 and 2147483647, inclusive"),
+        (json!({"activeDeadlineSeconds": null}), "must not update from a positive integer to nil value"),
+        (json!({"tolerations": []}), "existing toleration can not be modified except its tolerationSeconds"),
+        (json!({"containers": []}), "pod updates may not add or remove containers"),
+    ];
+    for (spec, expected) in refused {
+        let text = message(patch("Pod", &old, json!({"spec": spec})));
+        assert!(text.contains(expected), "{text}");
+    }
+    let longer =
+        json!([{"key": "k", "operator": "Exists", "tolerationSeconds": 9}, {"key": "l", "operator": "Exists"}]);
+    patch("Pod", &old, json!({"spec": {"tolerations": longer}})).expect("more of them, and for longer");
+}
+
+#[test]
+fn a_container_may_not_ask_for_more_than_its_limit() {
+    let resources = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}});
+    let text =
+        message(create("Pod", pod(json!({"containers": [{"name": "c", "image": "i", "resources": resources}]}))));
+    assert!(text.contains("Invalid value: \"2\": must be less than or equal to cpu limit of 1"), "{text}");
 }
 
 #[test]
