@@ -42,18 +42,20 @@ struct World {
 
 async fn world() -> World {
     let random = ring::rand::SystemRandom::new();
-    let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+    let key =
+        EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("the test sets it up right");
     let api = Api::start(Settings {
         store: Store::memory(StoreOptions::default()),
         clock: Arc::new(ManualClock::at(UnixMillis(1_800_000_000_000))),
         entropy: Arc::new(SeededEntropy::new(1)),
-        signer: TokenSigner::new(key.as_ref(), "https://test").unwrap(),
+        signer: TokenSigner::new(key.as_ref(), "https://test").expect("the test sets it up right"),
         tokens: StaticTokens::default(),
         address: "127.0.0.1:6443".to_owned(),
     })
     .await
-    .unwrap();
-    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::starting_at("2027-01-15T08:00:00Z".parse().unwrap()));
+    .expect("the test sets it up right");
+    let clock: Arc<dyn Clock> =
+        Arc::new(VirtualClock::starting_at("2027-01-15T08:00:00Z".parse().expect("the test sets it up right")));
     let (metrics, entropy) = (Metrics::new(&*clock), Entropy::seeded(11));
     let inner = kube::Client::new(api.service().as_user(User::loopback()), "default");
     let client = Client::new(inner, client::Options::default(), &metrics, &entropy);
@@ -71,7 +73,7 @@ fn claim(name: &str) -> Value {
 }
 
 async fn create(client: &Client, name: &str) -> Claim {
-    client.create(Kind::CLAIM, Some("default"), &claim(name)).await.unwrap()
+    client.create(Kind::CLAIM, Some("default"), &claim(name)).await.expect("the test sets it up right")
 }
 
 async fn eventually(what: &str, done: impl Fn() -> bool) {

@@ -3,10 +3,10 @@
 mod custom;
 mod door;
 mod limits;
-mod refusals;
 mod nodes;
 mod operations;
 mod quotas;
+mod refusals;
 mod service;
 mod snapshots;
 mod support;
