@@ -124,7 +124,7 @@ mod tests {
             let spec = created(spec).expect("admitted");
             list(&spec, "/tolerations").iter().map(|one| text(one, "/key").to_owned()).collect()
         };
-        let both = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+        let both = [keys::NODE_NOT_READY, keys::NODE_UNREACHABLE];
         assert_eq!(keys(json!({})), both);
         assert_eq!(keys(json!({"tolerations": [{"key": both[0], "operator": "Exists"}]})), both);
         assert_eq!(keys(json!({"tolerations": [{"operator": "Exists"}]})), [""]);
