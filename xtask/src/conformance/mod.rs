@@ -1,8 +1,9 @@
 //! `cargo xtask conformance`: the outside world's opinion of what we built.
 //!
-//! Four suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
-//! grpc-go client that sends a socket path as `:authority`) and `api` (the API server's checklist and kubectl). None needs
-//! anything installed before but Go, which fetches its modules itself.
+//! Five suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
+//! grpc-go client that sends a socket path as `:authority`), `api` (the API server's checklist and kubectl) and
+//! `differential` (kube-apiserver on the same requests). None needs anything installed before but Go, which fetches its
+//! modules itself.
 
 mod api;
 mod authority;
@@ -61,13 +62,13 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
         Some(Suite::Descriptors(args)) => report.section("descriptors", || descriptors::run(&go, &args)),
         Some(Suite::Sanity(args)) => sanity::run(&go, &args, &mut report).await?,
         Some(Suite::Authority) => authority(&mut report).await,
-        Some(Suite::Api) => api(&mut report).await,
+        Some(Suite::Api) => api(&go, &mut report).await,
         Some(Suite::Differential(args)) => differential(&go, &args, &mut report).await,
         None => {
             report.section("descriptors", || descriptors::run(&go, &descriptors::Args::default()));
             authority(&mut report).await;
             sanity::run(&go, &sanity::Args::default(), &mut report).await?;
-            api(&mut report).await;
+            api(&go, &mut report).await;
             differential(&go, &differential::Args::default(), &mut report).await;
         }
     }
@@ -80,9 +81,9 @@ async fn authority(report: &mut Report) {
     report.end(section, ending);
 }
 
-async fn api(report: &mut Report) {
+async fn api(go: &Go, report: &mut Report) {
     let section = Report::begin("api");
-    let ending = api::run().await;
+    let ending = api::run(go).await;
     report.end(section, ending);
 }
 
