@@ -9,6 +9,7 @@ mod bench;
 mod codegen;
 mod conformance;
 mod disk;
+mod fuzz;
 mod kubernetes;
 mod leftovers;
 mod report;
@@ -41,6 +42,8 @@ enum Task {
     Test(suite::Args),
     /// Compare with the outside world: official descriptors, csi-sanity, grpc-go. Needs Go.
     Conformance(conformance::Args),
+    /// Look for inputs that make the API server or its store panic, hang or grow.
+    Fuzz(fuzz::Args),
     /// Measure.
     Bench(bench::Args),
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Test(args) => suite::run(args),
         Task::Conformance(args) => interruptible(conformance::run(args)),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => interruptible(bench::run(args)),
     };
     match done {

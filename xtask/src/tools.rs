@@ -13,7 +13,7 @@ struct Tool {
     without: &'static str,
 }
 
-const TOOLS: [Tool; 12] = [
+const TOOLS: [Tool; 13] = [
     Tool { program: "mkfs.ext4", package: "e2fsprogs", without: "ext4 volumes" },
     Tool { program: "e2fsck", package: "e2fsprogs", without: "ext4 volumes" },
     Tool { program: "resize2fs", package: "e2fsprogs", without: "expansion of ext4 volumes" },
@@ -26,6 +26,7 @@ const TOOLS: [Tool; 12] = [
     Tool { program: "losetup", package: "mount", without: "everything on loop devices" },
     Tool { program: "blkid", package: "util-linux", without: "volumes with a filesystem" },
     Tool { program: "fsfreeze", package: "util-linux", without: "snapshots of mounted volumes" },
+    Tool { program: "strace", package: "strace", without: "power cuts of the API server's store" },
 ];
 
 /// Installs what is missing where that is possible, and says what will be skipped where it is not.
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn each_package_is_named_once() {
-        assert_eq!(packages(&TOOLS), ["btrfs-progs", "e2fsprogs", "mount", "util-linux", "xfsprogs"]);
+        assert_eq!(packages(&TOOLS), ["btrfs-progs", "e2fsprogs", "mount", "strace", "util-linux", "xfsprogs"]);
     }
 
     #[test]

@@ -139,13 +139,13 @@ impl fmt::Display for Kind {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Word(Arc<str>);
 
-/// Words that are in use. Beyond `MOST_WORDS` a word is simply not shared.
+/// Words that new ones are compared with. Bounded, so that a hostile cluster cannot make it grow.
 static WORDS: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
 const MOST_WORDS: usize = 16 * 1024;
 const LONGEST_WORD: usize = 128;
 
 impl Word {
-    /// The word, shared if it is short and the table has room.
+    /// The word, shared with its equals if it is short.
     pub fn new(text: &str) -> Word {
         if text.len() > LONGEST_WORD {
             return Word(text.into());
@@ -156,12 +156,12 @@ impl Word {
             return Word(word.clone());
         }
         let word: Arc<str> = text.into();
+        // A full table starts again: words in use live on, and only their next equals are not shared with them. Looking
+        // for those that nobody uses would cost a walk over the table for every word once it is full.
         if words.len() >= MOST_WORDS {
-            words.retain(|word| Arc::strong_count(word) > 1);
+            words.clear();
         }
-        if words.len() < MOST_WORDS {
-            words.insert(word.clone());
-        }
+        words.insert(word.clone());
         Word(word)
     }
 

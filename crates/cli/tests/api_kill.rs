@@ -28,7 +28,7 @@ use writer::Writer;
 
 const WRITERS: u64 = 4;
 /// Acknowledged writes between two kills, at most.
-const LOAD: u64 = 60;
+const LOAD: u64 = 24;
 /// One in so many kills hits a server that is still starting.
 const EARLY: u64 = 10;
 const LAST: &str = "w-last";

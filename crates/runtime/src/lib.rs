@@ -28,6 +28,8 @@ pub mod client;
 pub mod csi;
 pub mod entropy;
 pub mod events;
+#[cfg(test)]
+mod fake;
 pub mod health;
 mod keys;
 pub mod lease;
@@ -44,3 +46,32 @@ pub use metrics::Metrics;
 pub use queue::{Queue, Verdict};
 pub use stop::{Stop, Stopper};
 pub use time::Clock;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_send<T: Send>(_: &T) {}
+
+    /// The program may run these on any thread; a guard held over an await would forbid it.
+    #[tokio::test(start_paused = true)]
+    async fn everything_that_runs_may_move_between_threads() {
+        let fake = fake::Fake::new();
+        let (client, entropy, stop) = (fake.client(), Entropy::seeded(1), Stop::never());
+        let metrics = Metrics::new(&time::SystemClock);
+        let cache = Cache::<fake::Thing>::new(client::Selection::default());
+        is_send(&cache.run(&client, &entropy, &stop));
+        is_send(&Caches::new(&client, &entropy).run(&stop));
+        let queue = Queue::<Key>::new("q", queue::Backoff::default(), &metrics, &entropy);
+        is_send(&queue::run(&queue, 1, &stop, async |_| Verdict::Done));
+        let clock: std::sync::Arc<dyn Clock> = std::sync::Arc::new(time::SystemClock);
+        let (_, writer) = events::channel("c", "i", clock.clone(), &metrics, &entropy);
+        is_send(&writer.run(&client, &stop));
+        let options = lease::Options::new("n", "l", "i");
+        let elector = lease::Elector::new(&client, clock, &entropy, &metrics, options).unwrap();
+        is_send(&elector.run(&stop, async |_| {}));
+        let endpoint: ::csi::Endpoint = "unix:///nowhere".parse().unwrap();
+        let driver = csi::Driver::new(endpoint, csi::Options::default(), &metrics);
+        is_send(&driver.run(&stop));
+    }
+}

@@ -1,6 +1,6 @@
 //! `cargo xtask conformance`: the outside world's opinion of what we built.
 //!
-//! Five suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
+//! The suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
 //! grpc-go client that sends a socket path as `:authority`), `api` (the API server's checklist and kubectl) and
 //! `differential` (kube-apiserver on the same requests). None needs anything installed before but Go, which fetches its
 //! modules itself.
@@ -12,6 +12,7 @@ mod differential;
 mod driver;
 mod facts;
 pub(crate) mod golang;
+mod kubectl;
 mod sanity;
 
 use anyhow::bail;
@@ -42,6 +43,10 @@ enum Suite {
     Authority,
     /// Run the API server's checklist and the real kubectl against `orlop api`.
     Api,
+    /// Hold kubectl's transcripts against `orlop api` and kube-apiserver, with the kubectl of the pinned release.
+    Kubectl,
+    /// Build all pinned Kubernetes programs and say where they are.
+    Peers,
     /// Send the same requests to `orlop api` and to kube-apiserver and compare the answers.
     Differential(differential::Args),
 }
@@ -62,13 +67,16 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
         Some(Suite::Descriptors(args)) => report.section("descriptors", || descriptors::run(&go, &args)),
         Some(Suite::Sanity(args)) => sanity::run(&go, &args, &mut report).await?,
         Some(Suite::Authority) => authority(&mut report).await,
-        Some(Suite::Api) => api(&go, &mut report).await,
+        Some(Suite::Api) => api(&mut report).await,
         Some(Suite::Differential(args)) => differential(&go, &args, &mut report).await,
+        Some(Suite::Kubectl) => kubectl(&go, &mut report).await,
+        Some(Suite::Peers) => report.section("peers", || kubectl::peers(&go)),
         None => {
             report.section("descriptors", || descriptors::run(&go, &descriptors::Args::default()));
             authority(&mut report).await;
             sanity::run(&go, &sanity::Args::default(), &mut report).await?;
-            api(&go, &mut report).await;
+            api(&mut report).await;
+            kubectl(&go, &mut report).await;
             differential(&go, &differential::Args::default(), &mut report).await;
         }
     }
@@ -81,14 +89,20 @@ async fn authority(report: &mut Report) {
     report.end(section, ending);
 }
 
-async fn api(go: &Go, report: &mut Report) {
+async fn api(report: &mut Report) {
     let section = Report::begin("api");
-    let ending = api::run(go).await;
+    let ending = api::run().await;
     report.end(section, ending);
 }
 
 async fn differential(go: &Go, args: &differential::Args, report: &mut Report) {
     let section = Report::begin("differential");
     let ending = Ending::from(differential::run(go, args).await);
+    report.end(section, ending);
+}
+
+async fn kubectl(go: &Go, report: &mut Report) {
+    let section = Report::begin("kubectl");
+    let ending = Ending::from(kubectl::run(go).await);
     report.end(section, ending);
 }

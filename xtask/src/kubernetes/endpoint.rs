@@ -47,7 +47,6 @@ impl Endpoint {
         Self { credential, ..self.clone() }
     }
 
-    #[allow(dead_code, reason = "for Go controllers that run against a peer; suites of their own will")]
     /// A kubeconfig for kubectl and the Go controllers, readable by its owner only. JSON is YAML.
     pub(crate) fn write_kubeconfig(&self, file: &Path) -> anyhow::Result<()> {
         use base64::Engine as _;

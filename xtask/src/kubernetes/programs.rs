@@ -19,9 +19,7 @@ const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 pub(crate) enum Program {
     Etcd,
     ApiServer,
-    #[allow(dead_code, reason = "the module pins it for the suites of the controllers")]
     ControllerManager,
-    #[allow(dead_code, reason = "the module pins it for the suites of the controllers")]
     Scheduler,
     Kubectl,
 }

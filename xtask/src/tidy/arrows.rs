@@ -16,7 +16,7 @@ enum May {
 }
 
 /// Folder name to what it may use. Crates that come later are here already, so that they start inside their lines.
-const ARROWS: [(&str, May); 12] = [
+const ARROWS: [(&str, May); 13] = [
     ("api", May::Use(&[])),
     ("csi", May::Use(&[])),
     ("lifecycle", May::Use(&["api"])),
@@ -28,6 +28,7 @@ const ARROWS: [(&str, May); 12] = [
     ("driver-local", May::Use(&["driver-sdk"])),
     ("cli", May::UseAll),
     ("sim", May::UseAll),
+    ("fuzz", May::Use(&["apiserver"])),
     // The bench talks to drivers as a client would.
     ("xtask", May::Use(&["csi"])),
 ];

@@ -75,3 +75,68 @@ fn tolerate(pod: &mut Value) {
         set(pod, "/spec/tolerations", tolerations);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::Resource;
+
+    fn request<'a>(operation: Operation, old: Option<&'a Value>) -> Request<'a> {
+        Request { operation, resource: Resource::new("", "pods"), subresource: "", namespace: "conf", name: "p", old }
+    }
+
+    fn created(spec: Value) -> Result<Value, String> {
+        let mut pod = json!({ "spec": spec });
+        mutate(&request(Operation::Create, None), &mut pod).map_err(|error| error.message)?;
+        Ok(pod["spec"].take())
+    }
+
+    #[test]
+    fn a_pod_is_as_important_as_its_class_says() {
+        let plain = created(json!({})).expect("admitted");
+        assert_eq!((&plain["priority"], &plain["preemptionPolicy"]), (&json!(0), &json!("PreemptLowerPriority")));
+        let system = created(json!({"priorityClassName": "system-node-critical"})).expect("admitted");
+        assert_eq!(system["priority"], 2_000_001_000);
+        assert!(created(json!({"priority": 0, "preemptionPolicy": "PreemptLowerPriority"})).is_ok());
+        let computed = "must not be provided in pod spec; priority admission controller computed";
+        let table = [
+            (json!({"priorityClassName": "nope"}), "no PriorityClass with name nope was found".to_owned()),
+            (
+                json!({"priority": 5}),
+                format!("the integer value of priority (5) {computed} 0 from the given PriorityClass name"),
+            ),
+            (
+                json!({"preemptionPolicy": "Never"}),
+                format!(
+                    "the string value of PreemptionPolicy (Never) {computed} PreemptLowerPriority from the given \
+                     PriorityClass name"
+                ),
+            ),
+        ];
+        for (spec, why) in table {
+            assert_eq!(created(spec), Err(format!("pods \"p\" is forbidden: {why}")));
+        }
+    }
+
+    #[test]
+    fn a_pod_leaves_a_failing_node_after_five_minutes_unless_it_says_otherwise() {
+        let keys = |spec: Value| -> Vec<String> {
+            let spec = created(spec).expect("admitted");
+            list(&spec, "/tolerations").iter().map(|one| text(one, "/key").to_owned()).collect()
+        };
+        let both = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+        assert_eq!(keys(json!({})), both);
+        assert_eq!(keys(json!({"tolerations": [{"key": both[0], "operator": "Exists"}]})), both);
+        assert_eq!(keys(json!({"tolerations": [{"operator": "Exists"}]})), [""]);
+        let other = json!({"tolerations": [{"operator": "Exists", "effect": "NoSchedule"}]});
+        assert_eq!(keys(other), ["", both[0], both[1]]);
+    }
+
+    #[test]
+    fn an_update_that_leaves_the_priority_out_keeps_it() {
+        let old = json!({"spec": created(json!({})).expect("admitted")});
+        let mut pod = json!({"spec": {}});
+        mutate(&request(Operation::Update, Some(&old)), &mut pod).expect("admitted");
+        assert_eq!(pod, old);
+    }
+}

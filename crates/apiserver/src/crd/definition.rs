@@ -226,8 +226,12 @@ fn validate_schema(schema: &Value, field: &str, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required(format!("{field}.type"), "must not be empty for specified object fields"));
     }
     let pattern = read::text(schema, "/pattern");
-    if !pattern.is_empty() && regex::Regex::new(pattern).is_err() {
-        errors.push(FieldError::invalid(format!("{field}.pattern"), pattern, "must be a valid regular expression"));
+    if let Err(error) = super::validate::pattern(pattern) {
+        let detail = match error {
+            regex::Error::CompiledTooBig(_) => "is too large a regular expression for this server",
+            _ => "must be a valid regular expression",
+        };
+        errors.push(FieldError::invalid(format!("{field}.pattern"), pattern, detail));
     }
     for (index, declared) in read::list(schema, "/x-kubernetes-validations").iter().enumerate() {
         let rule = read::text(declared, "/rule");

@@ -11,6 +11,7 @@ mod openapi;
 mod prune;
 mod rule;
 mod snapshots;
+mod trail;
 mod validate;
 
 #[cfg(test)]

@@ -2,16 +2,20 @@
 
 use serde_json::{Map, Value};
 
+use super::trail::Trail;
 use crate::schema::decode::Problem;
 
 /// Fields that every object has, whatever its schema says.
 const ALWAYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// Further problems are not told, as they are not for the built-in kinds.
+const MOST_PROBLEMS: usize = 100;
+
 /// Prunes an object and says what was dropped.
 pub(super) fn prune(schema: &Value, object: &mut Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     if let Value::Object(fields) = object {
-        prune_fields(schema, fields, "", &mut problems);
+        prune_fields(schema, fields, &Trail::Root, &mut problems);
     }
     problems
 }
@@ -20,32 +24,34 @@ pub(super) fn preserves(schema: &Value) -> bool {
     schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
-fn prune_fields(schema: &Value, fields: &mut Map<String, Value>, path: &str, problems: &mut Vec<Problem>) {
-    let root = path.is_empty();
+fn prune_fields(schema: &Value, fields: &mut Map<String, Value>, path: &Trail<'_>, problems: &mut Vec<Problem>) {
+    let root = matches!(path, Trail::Root);
     let embedded = root || schema["x-kubernetes-embedded-resource"] == true;
     let properties = schema.get("properties").and_then(Value::as_object);
     let additional =
         schema.get("additionalProperties").filter(|schema| schema.is_object() || **schema == Value::Bool(true));
     let mut unknown = Vec::new();
     for (name, value) in &mut *fields {
-        let inner = if root { name.clone() } else { format!("{path}.{name}") };
+        let inner = Trail::Field(path, name);
         match properties.and_then(|properties| properties.get(name)) {
             _ if embedded && ALWAYS.contains(&name.as_str()) => {}
             Some(schema) => prune_value(schema, value, &inner, problems),
             None => match additional {
                 Some(schema) => prune_value(schema, value, &inner, problems),
                 None if preserves(schema) => {}
-                None => unknown.push((name.clone(), inner)),
+                None => unknown.push(name.clone()),
             },
         }
     }
-    for (name, path) in unknown {
+    for name in unknown {
         fields.remove(&name);
-        problems.push(Problem::Unknown(path));
+        if problems.len() < MOST_PROBLEMS {
+            problems.push(Problem::Unknown(Trail::Field(path, &name).to_string()));
+        }
     }
 }
 
-fn prune_value(schema: &Value, value: &mut Value, path: &str, problems: &mut Vec<Problem>) {
+fn prune_value(schema: &Value, value: &mut Value, path: &Trail<'_>, problems: &mut Vec<Problem>) {
     match value {
         Value::Object(fields) => {
             // A map without any declared shape keeps what it has only if the schema says so.
@@ -53,7 +59,7 @@ fn prune_value(schema: &Value, value: &mut Value, path: &str, problems: &mut Vec
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                prune_value(&schema["items"], item, &format!("{path}[{index}]"), problems);
+                prune_value(&schema["items"], item, &Trail::Item(path, index), problems);
             }
         }
         _ => {}

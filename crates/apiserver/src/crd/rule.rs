@@ -6,8 +6,9 @@ use serde_json::Value;
 /// A rule that was understood.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Rule {
-    Or(Box<Rule>, Box<Rule>),
-    And(Box<Rule>, Box<Rule>),
+    /// Flat, because a chain may be as long as a definition, and a tree of it would be walked by recursion.
+    Or(Vec<Rule>),
+    And(Vec<Rule>),
     Not(Box<Rule>),
     Has(Path),
     Compare(Operand, Comparison, Operand),
@@ -118,20 +119,22 @@ impl Parser {
         if self.depth > DEPTH {
             return None;
         }
-        let mut rule = self.both()?;
+        let first = self.both()?;
+        let mut several = vec![first];
         while self.eat("||").is_some() {
-            rule = Rule::Or(Box::new(rule), Box::new(self.both()?));
+            several.push(self.both()?);
         }
         self.depth -= 1;
-        Some(rule)
+        Some(if several.len() == 1 { several.swap_remove(0) } else { Rule::Or(several) })
     }
 
     fn both(&mut self) -> Option<Rule> {
-        let mut rule = self.one()?;
+        let first = self.one()?;
+        let mut several = vec![first];
         while self.eat("&&").is_some() {
-            rule = Rule::And(Box::new(rule), Box::new(self.one()?));
+            several.push(self.one()?);
         }
-        Some(rule)
+        Some(if several.len() == 1 { several.swap_remove(0) } else { Rule::And(several) })
     }
 
     fn one(&mut self) -> Option<Rule> {
@@ -241,7 +244,7 @@ impl Rule {
             Operand::Literal(_) => false,
         };
         match self {
-            Self::Or(left, right) | Self::And(left, right) => left.is_about_change() || right.is_about_change(),
+            Self::Or(rules) | Self::And(rules) => rules.iter().any(Self::is_about_change),
             Self::Not(rule) => rule.is_about_change(),
             Self::Has(path) => old(path),
             Self::Compare(left, _, right) => operand(left) || operand(right),
@@ -251,8 +254,8 @@ impl Rule {
 
     pub(super) fn holds(&self, about: Subjects<'_>) -> bool {
         match self {
-            Self::Or(left, right) => left.holds(about) || right.holds(about),
-            Self::And(left, right) => left.holds(about) && right.holds(about),
+            Self::Or(rules) => rules.iter().any(|rule| rule.holds(about)),
+            Self::And(rules) => rules.iter().all(|rule| rule.holds(about)),
             Self::Not(rule) => !rule.holds(about),
             Self::Has(path) => path.find(about).is_some(),
             Self::Holds(operand) => operand.value(about) == Some(Value::Bool(true)),

@@ -104,3 +104,52 @@ fn versions_are_preferred_by_maturity_and_then_by_number() {
     versions.sort_by_key(|version| std::cmp::Reverse(version_priority(version)));
     assert_eq!(versions, ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "x"]);
 }
+
+/// Found by the fuzzer: a chain was a tree as deep as it was long, and dropping it overflowed the stack.
+#[test]
+fn a_rule_may_be_a_long_chain() {
+    let rule = "self == 1 || ".repeat(200_000) + "self == 2 && self != 3";
+    assert!(holds(&rule, json!(2), None));
+    assert!(!holds(&rule, json!(3), None));
+}
+
+/// Found by the fuzzer: a list of small items was answered with a copy of a large default for each.
+#[test]
+fn defaults_cannot_blow_an_object_up() {
+    let item = json!({"type": "object", "properties": {"d": {"type": "string", "default": "d".repeat(100_000)}}});
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": item}}});
+    let mut object = json!({"l": vec![json!({}); 10_000]});
+    defaults::fill(&schema, &mut object);
+    let size = object.to_string().len();
+    assert!((4_000_000..6_000_000).contains(&size), "{size} bytes: too large to be stored, not too large to be held");
+}
+
+/// Found by the fuzzer: every wrong item was answered with all values that would be right.
+#[test]
+fn errors_about_a_long_list_are_told_up_to_a_limit() {
+    let allowed: Vec<String> = (0..5_000).map(|number| format!("value-{number}")).collect();
+    let schema =
+        json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string", "enum": allowed}}}});
+    let errors = validate::validate(&schema, &json!({"l": vec![""; 100_000]}), None);
+    assert!((2..100).contains(&errors.len()), "{} errors", errors.len());
+    let missing = json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "object", "required": allowed}}}});
+    let errors = validate::validate(&missing, &json!({"l": vec![json!({}); 100_000]}), None);
+    assert!(errors.len() < 100_000, "{} errors", errors.len());
+}
+
+/// Found by the fuzzer: the pattern was compiled again for every item.
+#[test]
+fn a_pattern_is_compiled_once_for_all_items() {
+    let items = json!({"type": "string", "pattern": "^\\w{1,300}$"});
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": items}}});
+    assert!(validate::validate(&schema, &json!({"l": vec!["a"; 20_000]}), None).is_empty());
+    assert!(validate::pattern("(?:\\w{1000}){1000}").is_err(), "a pattern has a size limit");
+}
+
+#[test]
+fn dropped_fields_are_told_up_to_a_limit() {
+    let schema = json!({"type": "object", "properties": {}});
+    let mut object = (0..10_000).map(|number| (format!("f{number}"), json!(1))).collect::<Value>();
+    assert_eq!(prune::prune(&schema, &mut object).len(), 100);
+    assert_eq!(object, json!({}));
+}

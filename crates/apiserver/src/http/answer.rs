@@ -157,7 +157,7 @@ impl Answer {
     /// not wait for each other.
     #[must_use]
     pub(crate) fn compressed(mut self, accept_encoding: &str) -> Self {
-        let offered = accept_encoding.split(',').any(|offer| is_gzip(offer));
+        let offered = accept_encoding.split(',').any(is_gzip);
         let large = self.body.whole().filter(|bytes| offered && bytes.len() > COMPRESSED_FROM);
         let Some(Ok(bytes)) = large.map(|bytes| gzip(bytes)) else { return self };
         self.body = Body::from(bytes);

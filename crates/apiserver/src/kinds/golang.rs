@@ -197,9 +197,32 @@ fn write_hunk(hunk: &[Line], old: &[String], new: &[String], text: &mut String) 
     }
 }
 
-/// Each line of both texts once, with its place in the old and in the new text. The texts have at most some hundred
-/// lines, so the quadratic table of common lengths is small.
+/// Cells of the table of common lengths, at most. The texts usually have some hundred lines.
+const MAX_CELLS: usize = 1 << 20;
+
+/// Each line of both texts once, with its place in the old and in the new text.
 fn edits(old: &[String], new: &[String]) -> Vec<Line> {
+    match old.len().saturating_mul(new.len()) > MAX_CELLS {
+        true => replaced(old, new),
+        false => shortest(old, new),
+    }
+}
+
+/// Everything between the first and the last difference as replaced: for texts that are too long to look closer.
+fn replaced(old: &[String], new: &[String]) -> Vec<Line> {
+    let head = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let ends = old[head..].iter().rev().zip(new[head..].iter().rev());
+    let tail = ends.take_while(|(old, new)| old == new).count();
+    let (old_end, new_end) = (old.len() - tail, new.len() - tail);
+    let kept_head = (0..head).map(|at| (Edit::Keep, at, at));
+    let removed = (head..old_end).map(|at| (Edit::Remove, at, head));
+    let added = (head..new_end).map(|at| (Edit::Add, old_end, at));
+    let kept_tail = (0..tail).map(|at| (Edit::Keep, old_end + at, new_end + at));
+    kept_head.chain(removed).chain(added).chain(kept_tail).collect()
+}
+
+/// By the longest common sequence of lines.
+fn shortest(old: &[String], new: &[String]) -> Vec<Line> {
     let mut common = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
     for left in (0..old.len()).rev() {
         for right in (0..new.len()).rev() {
@@ -383,6 +406,20 @@ mod tests {
         let text = unified(&old, &new);
         let heads: Vec<&str> = text.lines().filter(|line| line.starts_with("@@")).collect();
         assert_eq!(heads, ["@@ -1,6 +1,6 @@", "@@ -13,8 +13,9 @@"]);
+    }
+
+    /// Found by the fuzzer: a claim with ten thousand access modes took a table of a hundred million cells.
+    #[test]
+    fn long_texts_are_compared_without_a_table() {
+        let text = |middle: &str| -> Vec<String> {
+            let line = |at: usize| if (10..50_000).contains(&at) { middle.to_owned() } else { at.to_string() };
+            (0..50_010).map(line).collect()
+        };
+        let (old, new) = (text("a"), text("b"));
+        let edits = edits(&old, &new);
+        assert_eq!(edits.len(), 10 + 2 * 49_990 + 10);
+        let shown = unified(&old, &new);
+        assert!(shown.starts_with("@@ -8,49996 +8,49996 @@\n 7\n 8\n 9\n-a\n"), "{}", &shown[..60]);
     }
 
     #[test]

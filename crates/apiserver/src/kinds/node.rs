@@ -172,3 +172,24 @@ fn validate_resources(node: &Value) -> Vec<FieldError> {
     }
     errors
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_older_range_of_a_node_is_the_first_of_the_newer_ones() {
+        let table = [
+            (json!({"podCIDR": "a"}), json!({"podCIDR": "a", "podCIDRs": ["a"]})),
+            (json!({"podCIDRs": ["a", "b"]}), json!({"podCIDR": "a", "podCIDRs": ["a", "b"]})),
+            (json!({"podCIDR": "a", "podCIDRs": ["b"]}), json!({"podCIDR": "a", "podCIDRs": ["a"]})),
+            (json!({}), json!({})),
+        ];
+        for (given, expected) in table {
+            let mut node = json!({ "spec": given });
+            settle_ranges(&mut node);
+            assert_eq!(node["spec"], expected);
+        }
+    }
+}

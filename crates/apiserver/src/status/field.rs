@@ -117,6 +117,11 @@ impl FieldError {
         Self::new(FieldErrorKind::TypeInvalid, field, value.into(), detail)
     }
 
+    /// About the bytes of its text.
+    pub(crate) fn size(&self) -> usize {
+        self.field.len() + self.value.len() + self.detail.len() + 24
+    }
+
     /// The text without the field: what a cause's `message` says.
     pub fn body(&self) -> String {
         let mut body = String::from(self.kind.title());

@@ -8,6 +8,7 @@ mod tests;
 pub use field::{FieldError, FieldErrorKind, quote};
 
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A resource as error texts name it: `persistentvolumeclaims` or `volumeattachments.storage.k8s.io`.
@@ -22,6 +23,23 @@ impl<'a> Resource<'a> {
     pub const fn new(group: &'a str, name: &'a str) -> Self {
         Self { group, name }
     }
+}
+
+/// Problems of one object that are told, and the bytes they may take: nobody reads more, and a long list with the same
+/// mistake in every item would be answered with many times its size.
+const MOST_ERRORS: usize = 1_000;
+const MOST_ERROR_BYTES: usize = 1 << 20;
+
+/// The first errors, as many as are told; the first one always.
+fn readable(errors: &[FieldError]) -> &[FieldError] {
+    let mut bytes = 0;
+    let fits = |error: &&FieldError| {
+        let first = bytes == 0;
+        bytes += error.size();
+        first || bytes <= MOST_ERROR_BYTES
+    };
+    let count = errors.iter().take(MOST_ERRORS).take_while(fits).count();
+    &errors[..count]
 }
 
 impl fmt::Display for Resource<'_> {
@@ -261,10 +279,12 @@ impl ApiError {
     /// Validation failed. `kind` is the Kind, such as `PersistentVolumeClaim`; the message says each problem once, the
     /// causes say every problem as often as it was found.
     pub fn invalid(kind: Resource<'_>, name: &str, errors: &[FieldError]) -> Self {
+        let errors = readable(errors);
+        let mut said = BTreeSet::new();
         let mut texts: Vec<String> = Vec::new();
         for error in errors {
             let text = error.to_string();
-            if !texts.contains(&text) {
+            if said.insert(text.clone()) {
                 texts.push(text);
             }
         }

@@ -88,3 +88,15 @@ fn a_success_status_has_no_code() {
     assert_eq!(status["details"], json!({"name": "d2", "kind": "configmaps", "uid": "u"}));
     assert!(status.get("code").is_none());
 }
+
+/// Found by the fuzzer: a list with the same mistake in every item was answered with many times its size, after comparing
+/// each error with each other one.
+#[test]
+fn errors_are_told_up_to_a_limit() {
+    let errors: Vec<FieldError> = (0..200_000).map(|at| FieldError::required(format!("l[{at}]"), "")).collect();
+    let told = ApiError::invalid(Resource::new("", "Kind"), "n", &errors);
+    assert_eq!(told.details.map(|details| details.causes.len()), Some(1_000));
+    let long = [FieldError::required("f".repeat(2 << 20), ""), FieldError::required("g", "")];
+    let told = ApiError::invalid(Resource::new("", "Kind"), "n", &long);
+    assert_eq!(told.details.map(|details| details.causes.len()), Some(1), "the first is always told");
+}

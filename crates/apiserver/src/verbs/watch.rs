@@ -23,6 +23,8 @@ use crate::store::{self, Change, Event, List, Revision, Start, Stored, TooOld, W
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Without a wish of the client a watch lives this long, and up to as long again.
 const DEFAULT_SECONDS: u64 = 1800;
+/// More than any client means. A deadline that is further away than the clock reaches could not be written down.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// How the objects of events are shown.
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +123,7 @@ impl Core {
         };
         let spread = || Duration::from_secs(DEFAULT_SECONDS + sources::below(&*self.entropy, DEFAULT_SECONDS));
         let now = Instant::now();
-        let deadline = now + options.timeout.unwrap_or_else(spread);
+        let deadline = now + options.timeout.unwrap_or_else(spread).min(FOREVER);
         let known = collection.resource.field_labels();
         let running = Running {
             core: Arc::clone(self),

@@ -294,3 +294,13 @@ async fn a_body_beyond_the_limit_is_refused() {
     let object = json!({"metadata": {"name": "big"}, "data": {"a": "x".repeat(3 * 1024 * 1024)}});
     assert_eq!(server.call("POST", MAPS, Some(&object)).await.code, 413);
 }
+
+/// Found by the fuzzer: the deadline was computed past the end of the clock, which panicked.
+#[tokio::test(start_paused = true)]
+async fn a_watch_may_ask_for_more_time_than_there_is() {
+    let server = Server::start().await;
+    let path = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=9223372036854775807";
+    let mut events = server.watch(path).await;
+    server.create_config_map("c", serde_json::json!({})).await;
+    assert_eq!(events.brief().await.as_deref(), Some("ADDED c"));
+}

@@ -1,10 +1,9 @@
 //! The same over a socket: the kubeconfig that `orlop api` writes, read by kube's own configuration and TLS.
 
 use std::pin::pin;
-use std::time::Duration;
 
 use apiserver::auth::{Kubeconfig, Pki, UnixSeconds, kubeconfig};
-use apiserver::server::{TlsKeys, serve, tls};
+use apiserver::server::{Limits, TlsKeys, serve, tls};
 use futures_util::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -35,7 +34,7 @@ async fn the_written_kubeconfig_lets_kube_in_over_tls() {
     let (stop, stopped) = oneshot::channel::<()>();
     let until = async move { drop(stopped.await) };
     let service = server.api.service();
-    let serving = tokio::spawn(serve(listener, tls(keys).expect("they fit"), service, until, Duration::from_secs(5)));
+    let serving = tokio::spawn(serve(listener, tls(keys).expect("they fit"), service, until, Limits::default()));
 
     let text = kubeconfig(&Kubeconfig { name: "orlop", server: &address, ca_pem: pki.ca_pem(), client: pki.admin() });
     let config = ClientConfig::from_yaml(&text).expect("kube reads it");

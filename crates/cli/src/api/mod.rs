@@ -1,12 +1,13 @@
 //! `orlop api`: the embedded Kubernetes API server, alone.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow, bail};
+use apiserver::audit::AuditLog;
 use apiserver::auth::{Kubeconfig, Pki, StaticTokens, TokenSigner, UnixSeconds, kubeconfig, write_private};
 use apiserver::server::{Limits, TlsKeys, serve, tls};
 use apiserver::sources::{Clock, SystemEntropy};
@@ -36,6 +37,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     write_kubeconfig: Option<PathBuf>,
 
+    /// Append a line of JSON per request to this file, who did what and with which outcome; `-` is the standard output.
+    /// The file is made readable by its owner only.
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+
     /// Least important messages to log: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: tracing::Level,
@@ -44,6 +50,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   orlop api --data ./state --write-kubeconfig ./kubeconfig
+  orlop api --data ./state --audit-log ./audit.log
   KUBECONFIG=./kubeconfig kubectl get storageclasses";
 
 pub(crate) fn run(args: Args) -> ExitCode {
@@ -75,6 +82,8 @@ fn workers() -> usize {
 
 async fn serve_api(args: Args) -> anyhow::Result<()> {
     let stop = told_to_stop()?;
+    // Before anything else: a server that cannot note what it does is not started.
+    let audit = args.audit_log.as_deref().map(audit_log).transpose()?;
     let store = Store::open(&args.data.join(data::STORE), Options::default())
         .map_err(|error| data::advise(error, &args.data))?;
     let now = UnixSeconds(i64::try_from(SystemClock.now().0 / 1000).context("reading the clock")?);
@@ -112,10 +121,21 @@ async fn serve_api(args: Args) -> anyhow::Result<()> {
         let api = api.clone();
         tokio::spawn(async move { api.run().await })
     };
-    serve(listener, config, api.service(), stop, Limits::default()).await.context("serving")?;
+    let service = match audit {
+        Some(log) => api.service().audited(Arc::new(log)),
+        None => api.service(),
+    };
+    serve(listener, config, service, stop, Limits::default()).await.context("serving")?;
     background.await.context("the controllers")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+fn audit_log(path: &Path) -> anyhow::Result<AuditLog> {
+    match path.to_str() {
+        Some("-") => Ok(AuditLog::to(Box::new(std::io::stdout()))),
+        _ => AuditLog::file(path).context("--audit-log"),
+    }
 }
 
 /// Ends at the first of the signals that mean "stop".
@@ -154,10 +174,24 @@ mod tests {
             data: data.clone(),
             listen: SocketAddr::from(([0, 0, 0, 0], 0)),
             write_kubeconfig: None,
+            audit_log: None,
             log_level: tracing::Level::INFO,
         };
         let error = start(args).expect_err("the address is refused");
         assert!(error.to_string().contains("only loopback addresses"), "{error}");
         assert!(!data.exists());
+    }
+
+    #[test]
+    fn an_audit_log_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let path = directory.path().join("audit.log");
+        std::fs::write(&path, "").expect("a file can be made");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("its mode can be set");
+        let error = audit_log(&path).expect_err("the group can read it");
+        assert!(format!("{error:#}").contains("can be read by others (mode 640)"), "{error:#}");
+        let missing = audit_log(&directory.path().join("none/audit.log")).expect_err("there is no such directory");
+        assert!(format!("{missing:#}").contains("cannot be opened for appending"), "{missing:#}");
     }
 }

@@ -15,7 +15,7 @@ use crate::api::SystemClock;
 /// Makes a new data directory from a backup.
 ///
 /// Objects come back as they were, with the same certificate authority and the same key for tokens, so that kubeconfigs
-/// and tokens go on working. Revisions continue far behind those that any client has seen: watches from before are
+/// and tokens go on working. Revisions continue far above those that any client has seen: watches from before are
 /// answered 410 Gone, and clients list again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -42,7 +42,7 @@ pub(super) fn run(args: &RestoreArgs) -> anyhow::Result<String> {
     new.finish()?;
     Ok(format!(
         "{}: {} objects as they were at revision {}, and {} files of keys\n\
-         Revisions continue behind {revision}; clients that watched the old server list again.\n\
+         Revisions continue above {revision}; clients that watched the old server list again.\n\
          To serve it: orlop api --data {}",
         args.data.display(),
         backup.snapshot.objects.len(),

@@ -208,3 +208,42 @@ fn compare(want: &[String], got: &[String]) -> Vec<String> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# Title\n\n    $ one <<E\n    > more\n    > E\n    first\n\n    third\n    [exit 1]\n\nProse.\n\n    \
+                        $ two\n\n    $ three\n    old\n    [kubectl 1.34]\n    new\n";
+
+    #[test]
+    fn a_transcript_is_read_and_written_without_loss() {
+        let mut transcript = Transcript::parse(TEXT);
+        assert_eq!(transcript.to_string(), TEXT);
+        let commands: Vec<String> = transcript.steps().map(|step| step.command()).collect();
+        assert_eq!(commands, ["one <<E\nmore\nE", "two", "three"]);
+    }
+
+    #[test]
+    fn a_version_sees_and_changes_its_own_output() {
+        let mut transcript = Transcript::parse(TEXT);
+        let step = transcript.steps().last().expect("there are three");
+        assert_eq!(
+            (step.output(Version(33)), step.output(Version(36))),
+            (&["old".to_owned()][..], &["new".to_owned()][..])
+        );
+        step.said(&Version(36), vec!["newer".to_owned()]);
+        assert_eq!(
+            (step.output(Version(33)), step.output(Version(36))),
+            (&["old".to_owned()][..], &["newer".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn a_difference_names_the_command_and_marks_the_lines() {
+        let (want, mut got) = (Transcript::parse(TEXT), Transcript::parse(TEXT));
+        assert!(want.differences(&got, &Version(33)).is_empty());
+        got.steps().next().expect("there are three").said(&Version(33), vec!["first".to_owned(), "fourth".to_owned()]);
+        assert_eq!(want.differences(&got, &Version(33)), ["$ one <<E\n-\n-third\n-[exit 1]\n+fourth\n"]);
+    }
+}

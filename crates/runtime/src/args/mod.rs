@@ -21,10 +21,8 @@ pub use gates::{FeatureGates, NotAGate};
 pub use kubeconfig::ConfigError;
 
 use crate::client::{self, Rate};
+use crate::keys::NAMESPACE_FILE;
 use crate::lease;
-
-/// Where Kubernetes tells a pod its namespace.
-const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// How to reach the API server.
 #[derive(Debug, Clone, Args)]

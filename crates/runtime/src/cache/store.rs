@@ -77,7 +77,7 @@ impl<T: Object> Change<T> {
     }
 
     /// The state before, if there was one.
-    pub fn old(&self) -> Option<&Arc<T>> {
+    pub fn before(&self) -> Option<&Arc<T>> {
         match self {
             Change::Added(_) => None,
             Change::Changed { old, .. } | Change::Removed(old) => Some(old),
@@ -85,7 +85,7 @@ impl<T: Object> Change<T> {
     }
 
     /// The state now, if there is one.
-    pub fn new(&self) -> Option<&Arc<T>> {
+    pub fn after(&self) -> Option<&Arc<T>> {
         match self {
             Change::Added(new) | Change::Changed { new, .. } => Some(new),
             Change::Removed(_) => None,

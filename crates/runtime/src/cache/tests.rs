@@ -1,1 +1,306 @@
+//! What replaces what, and how gaps in the watch are closed.
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::object::Revision;
+
+use super::store::Store;
+use super::*;
+use crate::client::Client;
+use crate::fake::{Fake, Fault, Thing, eventually, key, thing};
+use crate::stop::Stopper;
+
+const BY_COLOUR: Index<Thing> = Index { name: "colour", values: |thing, value| value(&thing.colour) };
+
+fn shown(changes: &[Change<Thing>]) -> Vec<String> {
+    let one = |change: &Change<Thing>| match change {
+        Change::Added(new) => format!("+{} {}", new.metadata.key.name(), new.colour),
+        Change::Changed { old, new } => format!("~{} {}>{}", new.metadata.key.name(), old.colour, new.colour),
+        Change::Removed(old) => format!("-{} {}", old.metadata.key.name(), old.colour),
+    };
+    changes.iter().map(one).collect()
+}
+
+/// Runs steps on an empty store and shows the changes they made.
+fn steps(run: impl FnOnce(&mut Store<Thing>, &mut Vec<Change<Thing>>)) -> Vec<String> {
+    let (mut store, mut changes) = (Store::new(), Vec::new());
+    run(&mut store, &mut changes);
+    shown(&changes)
+}
+
+fn some(name: &str, revision: u64, colour: &str) -> Arc<Thing> {
+    Arc::new(thing(name, "u", revision, colour))
+}
+
+#[test]
+fn the_past_does_not_come_back_over_our_own_write() {
+    let seen = steps(|store, changes| {
+        store.put(some("a", 5, "red"), changes);
+        store.wrote(some("a", 9, "blue"), changes);
+        store.put(some("a", 7, "green"), changes);
+        store.put(some("a", 9, "blue"), changes);
+        store.replace_all(vec![some("a", 7, "green")], Revision::new(8), changes);
+        store.replace_all(vec![], Revision::new(8), changes);
+    });
+    assert_eq!(seen, ["+a red", "~a red>blue"]);
+}
+
+#[test]
+fn an_answer_that_comes_after_the_end_does_not_revive() {
+    let seen = steps(|store, changes| {
+        store.put(some("a", 5, "red"), changes);
+        store.remove(&some("a", 8, "red"), changes);
+        store.wrote(some("a", 7, "blue"), changes);
+    });
+    assert_eq!(seen, ["+a red", "-a red"]);
+}
+
+#[test]
+fn what_we_deleted_stays_deleted_and_a_successor_is_new() {
+    let seen = steps(|store, changes| {
+        store.put(some("a", 5, "red"), changes);
+        store.deleted(&key("a"), &"u".into(), changes);
+        store.put(some("a", 6, "late"), changes);
+        store.replace_all(vec![some("a", 6, "late")], Revision::new(6), changes);
+        store.put(Arc::new(thing("a", "u2", 9, "second")), changes);
+        // The news of the first one's end arrives after its successor.
+        store.remove(&some("a", 8, "late"), changes);
+    });
+    assert_eq!(seen, ["+a red", "-a red", "+a second"]);
+}
+
+#[test]
+fn a_grave_is_closed_by_the_watch_or_by_a_list_that_is_new_enough() {
+    let seen = steps(|store, changes| {
+        store.wrote(some("a", 5, "red"), changes);
+        store.deleted(&key("a"), &"u".into(), changes);
+        // Older than the object itself: its absence proves nothing.
+        store.replace_all(vec![], Revision::new(4), changes);
+        store.put(some("a", 5, "red"), changes);
+        store.remove(&some("a", 6, "red"), changes);
+    });
+    assert_eq!(seen, ["+a red", "-a red"]);
+}
+
+#[test]
+fn a_list_tells_what_changed_what_is_gone_and_who_was_replaced() {
+    let seen = steps(|store, changes| {
+        for name in ["a", "b", "c", "d"] {
+            store.put(some(name, 5, "red"), changes);
+        }
+        changes.clear();
+        let again = Arc::new(thing("c", "u2", 8, "new"));
+        store.replace_all(vec![some("d", 5, "red"), some("b", 7, "blue"), again], Revision::new(9), changes);
+    });
+    assert_eq!(seen, ["-a red", "~b red>blue", "-c red", "+c new"]);
+}
+
+#[test]
+fn indexes_follow_and_a_range_is_in_order() {
+    let cache = Cache::<Thing>::new(Selection::default());
+    cache.wrote(thing("b", "1", 1, "red"));
+    let by_colour = cache.index(BY_COLOUR);
+    cache.wrote(thing("a", "2", 2, "red"));
+    cache.wrote(thing("c", "3", 3, "blue"));
+    let names = |found: Vec<Arc<Thing>>| found.iter().map(|t| t.metadata.key.name().to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(by_colour.all("red")), ["a", "b"]);
+    cache.wrote(thing("a", "2", 4, "blue"));
+    assert_eq!(
+        (names(by_colour.all("red")), names(by_colour.all("blue"))),
+        (vec!["b".into()], vec!["a".into(), "c".into()])
+    );
+    cache.deleted(&key("b"), &"1".into());
+    assert!(!by_colour.any("red"));
+    cache.wrote(thing("z", "4", 5, "green"));
+    let mut order = Vec::new();
+    cache.index(BY_COLOUR).range("c", |value, thing| {
+        order.push(format!("{value}/{}", thing.metadata.key.name()));
+        std::ops::ControlFlow::Continue(())
+    });
+    assert_eq!(order, ["green/z"]);
+    assert_eq!(names(cache.walk().collect()), ["a", "c", "z"]);
+}
+
+#[test]
+fn a_walk_over_many_is_complete_and_in_order() {
+    let cache = Cache::<Thing>::new(Selection::default());
+    for number in 0..1000 {
+        cache.wrote(thing(&format!("{number:04}"), "u", 1 + number, "red"));
+    }
+    let names: Vec<_> = cache.walk().map(|thing| thing.metadata.key.name().to_owned()).collect();
+    assert!(names.len() == 1000 && names.is_sorted());
+}
+
+/// A cache that follows a fake server, and what its subscriber was told.
+struct Scene {
+    fake: Fake,
+    cache: Cache<Thing>,
+    client: Client,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let fake = Fake::new();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let cache = Cache::new(Selection::default());
+        let notes = told.clone();
+        cache.subscribe(move |change: &Change<Thing>| {
+            let line = match change {
+                Change::Added(new) => format!("+{}", new.metadata.key.name()),
+                Change::Changed { new, .. } => format!("~{} {}", new.metadata.key.name(), new.colour),
+                Change::Removed(old) => format!("-{} {}", old.metadata.key.name(), old.colour),
+            };
+            notes.lock().unwrap().push(line);
+        });
+        Scene { client: fake.client(), fake, cache, told }
+    }
+
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut self.told.lock().unwrap())
+    }
+
+    /// Runs the cache beside `play`.
+    async fn run(&self, play: impl Future<Output = ()>) {
+        let (stopper, stop) = Stopper::new();
+        let entropy = Entropy::seeded(9);
+        let playing = async {
+            play.await;
+            stopper.stop();
+        };
+        tokio::join!(self.cache.run(&self.client, &entropy, &stop), playing);
+    }
+
+    async fn holds(&self, name: &str, colour: &str) {
+        let what = format!("{name} is {colour}");
+        eventually(&what, || self.cache.get(&key(name)).is_some_and(|thing| thing.colour == colour)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_needs_one_request_and_changes_follow() {
+    let scene = Scene::new();
+    for name in ["a", "b", "c"] {
+        scene.fake.put(name, "red");
+    }
+    scene
+        .run(async {
+            scene.cache.synced().await;
+            assert_eq!(scene.told(), ["+a", "+b", "+c"]);
+            scene.fake.put("b", "blue");
+            scene.holds("b", "blue").await;
+            scene.fake.remove("a");
+            eventually("a is gone", || scene.cache.get(&key("a")).is_none()).await;
+            assert_eq!(scene.told(), ["~b blue", "-a red"]);
+        })
+        .await;
+    assert_eq!(scene.fake.log().len(), 1, "{:?}", scene.fake.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streamed_lists_is_read_in_pages() {
+    let scene = Scene::new();
+    scene.fake.without_streamed_lists();
+    for name in ["a", "b", "c"] {
+        scene.fake.put(name, "red");
+    }
+    scene
+        .run(async {
+            scene.cache.synced().await;
+            assert_eq!(scene.cache.len(), 3);
+            scene.fake.put("d", "red");
+            scene.holds("d", "red").await;
+        })
+        .await;
+    let log = scene.fake.log();
+    assert!(log[1].contains("limit=500") && log[2].contains("continue=2") && log[3].contains("watch=true"), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ended_is_resumed_without_a_list() {
+    let scene = Scene::new();
+    scene.fake.put("a", "red");
+    scene
+        .run(async {
+            scene.cache.synced().await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            scene.fake.end_watches();
+            scene.fake.put("a", "blue");
+            scene.holds("a", "blue").await;
+        })
+        .await;
+    let log = scene.fake.log();
+    assert!(log.len() == 2 && log[1].contains("resourceVersion=11"), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_history_is_closed_by_comparing_and_nobody_sees_an_empty_cache() {
+    let scene = Scene::new();
+    for name in ["a", "b", "c"] {
+        scene.fake.put(name, "red");
+    }
+    scene
+        .run(async {
+            scene.cache.synced().await;
+            scene.told();
+            scene.fake.end_watches();
+            scene.fake.remove("a");
+            scene.fake.put("b", "blue");
+            scene.fake.compact();
+            let mut least = usize::MAX;
+            eventually("b is blue", || {
+                least = least.min(scene.cache.len());
+                scene.cache.get(&key("b")).is_some_and(|thing| thing.colour == "blue")
+            })
+            .await;
+            assert_eq!((least, scene.told()), (2, vec!["-a red".to_owned(), "~b blue".to_owned()]));
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_fails_is_asked_again_with_growing_pauses() {
+    let scene = Scene::new();
+    scene.fake.put("a", "red");
+    for _ in 0..4 {
+        scene.fake.fault("GET", Fault::LostBefore);
+    }
+    let start = tokio::time::Instant::now();
+    scene.run(async { scene.cache.synced().await }).await;
+    let took = start.elapsed();
+    // 0.8 + 1.6 + 3.2 + 6.4 seconds, each up to doubled.
+    assert!(took >= Duration::from_secs(12) && took <= Duration::from_secs(25), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_unreadable_object_does_not_blind_us_for_the_others() {
+    let scene = Scene::new();
+    scene
+        .run(async {
+            scene.cache.synced().await;
+            let body = serde_json::json!({"metadata": {"namespace": "n", "name": "bad"}, "colour": 7});
+            let _ = scene.client.create::<serde_json::Value>(Thing::KIND, Some("n"), &body).await;
+            scene.fake.put("good", "red");
+            scene.holds("good", "red").await;
+        })
+        .await;
+    assert_eq!(scene.cache.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_watch_serves_all_who_ask_for_a_kind() {
+    let fake = Fake::new();
+    fake.put("a", "red");
+    let caches = Caches::new(&fake.client(), &Entropy::seeded(2));
+    let (stopper, stop) = Stopper::new();
+    let asking = async {
+        let first = caches.of::<Thing>();
+        caches.synced().await;
+        let second = caches.of::<Thing>();
+        assert_eq!((first.len(), second.len(), second.is_synced()), (1, 1, true));
+        stopper.stop();
+    };
+    tokio::join!(caches.run(&stop), asking);
+    assert_eq!(fake.log().len(), 1);
+}

@@ -27,8 +27,10 @@ pub(crate) async fn run(component: Component) {
     let claims = Api::<PersistentVolumeClaim>::all(client.clone());
     let maps = Api::<ConfigMap>::all(client.clone());
     let keeper = Arc::new(Keeper { component, client });
-    Controller::new(claims, watcher::Config::default().any_semantic())
-        .owns(maps, watcher::Config::default())
+    // Any state will do for a start; kube asks for that only where it does not ask for pages.
+    let any_state = watcher::Config { page_size: None, ..watcher::Config::default().any_semantic() };
+    Controller::new(claims, any_state.clone())
+        .owns(maps, any_state)
         // More at once are polled in turn, which gets slow.
         .with_config(Config::default().concurrency(8))
         .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(5)), Arc::clone(&keeper))
@@ -42,6 +44,11 @@ pub(crate) async fn run(component: Component) {
 async fn reconcile(claim: Arc<PersistentVolumeClaim>, keeper: Arc<Keeper>) -> Result<Action, Error<kube::Error>> {
     let namespace = claim.namespace().unwrap_or_default();
     let claims = Api::namespaced(keeper.client.clone(), &namespace);
+    // Deleted before the keeper put its finalizer on it: the helper has nothing to clean up, protection is still there.
+    let ours = claim.finalizers().iter().any(|finalizer| finalizer == keys::KEEPER);
+    if claim.metadata.deletion_timestamp.is_some() && !ours {
+        return keeper.unprotect(&claims, &claim.name_any()).await.map_err(Error::CleanupFailed);
+    }
     finalizer(&claims, keys::KEEPER, claim, async |event| match event {
         Event::Apply(claim) => keeper.keep(&claims, &claim).await,
         Event::Cleanup(claim) => keeper.let_go(&claims, &claim).await,
@@ -73,8 +80,15 @@ impl Keeper {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             other => drop(other?),
         }
+        self.unprotect(claims, &name).await
+    }
+
+    async fn unprotect(&self, claims: &Api<PersistentVolumeClaim>, name: &str) -> kube::Result<Action> {
         let unprotect = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [keys::CLAIM_PROTECTION]}});
-        claims.patch(&name, &PatchParams::default(), &Patch::Strategic(unprotect)).await?;
+        match claims.patch(name, &PatchParams::default(), &Patch::Strategic(unprotect)).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            other => drop(other?),
+        }
         Ok(Action::await_change())
     }
 }

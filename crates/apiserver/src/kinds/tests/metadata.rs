@@ -48,7 +48,7 @@ fn the_namespace_comes_from_the_url() {
     assert_eq!(message(refused), text, "C027");
     assert_eq!(meta::settle_namespace(&mut object, Scope::Cluster, ""), Ok(()));
     assert_eq!(object["metadata"].get("namespace"), None);
-    let mut named = config(json!({"name": "zz"}));
+    let named = config(json!({"name": "zz"}));
     let text = "the name of the object (zz) does not match the name on the URL (c1)";
     assert_eq!(message(meta::check_name(&named, "c1")), text, "C052");
 }

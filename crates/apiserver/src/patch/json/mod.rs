@@ -15,6 +15,8 @@ pub const MAX_OPERATIONS: usize = 10_000;
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// Bytes that the `move` operations of one patch may carry around: every move costs the server a look at its value.
 const MAX_MOVED: usize = 64 * 1024 * 1024;
+/// Items that insertions into lists and removals from them may shift: each shifts all items behind its place.
+const MAX_SHIFTED: usize = 64 * 1024 * 1024;
 /// Deeper documents cannot be read back from storage.
 const MAX_DEPTH: usize = 120;
 
@@ -51,6 +53,8 @@ pub enum Inapplicable {
     CopiesTooLarge,
     #[error("moves of the patch exceed {MAX_MOVED} bytes")]
     MovesTooLarge,
+    #[error("the patch shifts more than {MAX_SHIFTED} list items")]
+    ShiftsTooMany,
     #[error("the patched document is nested too deeply")]
     TooDeep,
 }
@@ -82,7 +86,7 @@ impl JsonPatch {
 
     /// The document after all operations, or the first one that does not apply.
     pub fn apply(&self, document: &Value) -> Result<Value, JsonPatchError> {
-        let mut patched = Patched { root: document.clone(), copied: 0, moved: 0 };
+        let mut patched = Patched { root: document.clone(), copied: 0, moved: 0, shifted: 0 };
         self.0.iter().try_for_each(|operation| patched.apply(operation)).map_err(JsonPatchError::NotApplicable)?;
         Ok(patched.root)
     }
@@ -92,6 +96,7 @@ struct Patched {
     root: Value,
     copied: usize,
     moved: usize,
+    shifted: usize,
 }
 
 type Outcome = Result<(), Inapplicable>;
@@ -119,7 +124,9 @@ impl Patched {
             (Value::Array(items), index) if index == "-" => items.push(value),
             (Value::Array(items), index) => {
                 let at = position(&index, items.len() + 1)?;
+                let behind = items.len() - at;
                 items.insert(at, value);
+                return self.count_shifted(behind);
             }
             _ => return Err(missing(operation, path)),
         }
@@ -131,10 +138,17 @@ impl Patched {
             (Value::Object(fields), name) => fields.remove(&name).ok_or_else(|| missing(operation, path)),
             (Value::Array(items), index) => {
                 let at = position(&index, items.len())?;
-                Ok(items.remove(at))
+                let behind = items.len() - at;
+                let taken = items.remove(at);
+                self.count_shifted(behind).map(|()| taken)
             }
             _ => Err(missing(operation, path)),
         }
+    }
+
+    fn count_shifted(&mut self, items: usize) -> Outcome {
+        self.shifted += items;
+        if self.shifted > MAX_SHIFTED { Err(Inapplicable::ShiftsTooMany) } else { Ok(()) }
     }
 
     fn replace(&mut self, path: &str, value: Value) -> Outcome {
@@ -271,7 +285,7 @@ fn depth(value: &Value) -> usize {
 }
 
 /// About the bytes a value has as JSON.
-fn size(value: &Value) -> usize {
+pub(crate) fn size(value: &Value) -> usize {
     match value {
         Value::Object(fields) => 2 + fields.iter().map(|(name, value)| name.len() + 4 + size(value)).sum::<usize>(),
         Value::Array(items) => 2 + items.iter().map(|item| 1 + size(item)).sum::<usize>(),

@@ -116,3 +116,12 @@ fn a_patch_cannot_nest_the_document_too_deeply_to_be_read_back() {
     }
     assert_eq!(why(json!({}), Value::Array(patch)), Inapplicable::TooDeep);
 }
+
+/// Found by the fuzzer: ten thousand insertions at the head of a long list took minutes.
+#[test]
+fn a_patch_cannot_shift_a_long_list_again_and_again() {
+    let mut patch = vec![json!({"op": "add", "path": "/l/0", "value": 0}); 200];
+    assert!(patched(json!({"l": vec![0; 1_000]}), Value::Array(patch.clone())).is_ok());
+    patch.extend(vec![json!({"op": "remove", "path": "/l/0"}); 200]);
+    assert_eq!(why(json!({"l": vec![0; 300_000]}), Value::Array(patch)), Inapplicable::ShiftsTooMany);
+}

@@ -290,3 +290,13 @@ proptest! {
         }
     }
 }
+
+/// The reader's own limit is lower than that of JSON; this notices if it ever changes.
+#[test]
+fn yaml_is_no_deeper_than_json_can_be_read_back() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let (value, _) = parse_yaml(nested(60).as_bytes()).expect("sixty levels are read");
+    assert!(serde_json::from_str::<Value>(&value.to_string()).is_ok());
+    assert!(parse_yaml(nested(130).as_bytes()).is_err());
+    assert!(parse_yaml(nested(100_000).as_bytes()).is_err());
+}

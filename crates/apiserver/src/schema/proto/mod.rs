@@ -38,6 +38,8 @@ pub enum ProtoError {
     Encoding(String),
     #[error("proto: message nested too deeply")]
     TooDeep,
+    #[error("proto: too many values in one message")]
+    TooMany,
     #[error("{0}")]
     Quantity(QuantityError),
     #[error("Time.MarshalJSON: year outside of range [0,9999]")]

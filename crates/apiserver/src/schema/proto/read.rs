@@ -1,5 +1,7 @@
 //! From messages to objects.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Number, Value};
 
 use super::wire::{Fields, Payload};
@@ -13,6 +15,8 @@ use crate::schema::types::{Field, SchemaOr, Struct, Type, Wire};
 
 /// As deep as JSON may nest.
 const MAX_DEPTH: usize = 128;
+/// A list and each of its items count, so that this is as much as JSON bodies may have.
+const MAX_VALUES: usize = 2 * crate::request::MAX_BODY_VALUES;
 /// The years 0 to 9999.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
@@ -54,7 +58,8 @@ pub fn open(body: &[u8]) -> Result<Envelope<'_>, ProtoError> {
 /// Decodes one message into an object in printed form.
 pub fn decode(schema: &'static Struct, message: &[u8]) -> Result<Value, ProtoError> {
     let mut fields = Map::new();
-    read_struct(schema, Place::Own, message, &mut Level { fields: &mut fields, depth: 0 })?;
+    let left = Cell::new(MAX_VALUES);
+    read_struct(schema, Place::Own, message, &mut Level { fields: &mut fields, depth: 0, left: &left })?;
     let mut object = Value::Object(fields);
     encode::complete(schema, &mut object);
     Ok(object)
@@ -71,6 +76,8 @@ enum Place {
 struct Level<'a> {
     fields: &'a mut Map<String, Value>,
     depth: usize,
+    /// How many values may still come: an empty message is two bytes, and none of them small once it is an object.
+    left: &'a Cell<usize>,
 }
 
 /// What a field number means to a struct.
@@ -102,7 +109,8 @@ fn read_struct(schema: &'static Struct, place: Place, message: &[u8], level: &mu
     while let Some((number, payload)) = fields.next()? {
         match (target(schema, place, number), payload) {
             (Target::Field(field), payload) => {
-                let context = Context { message: schema.name, field: field.name, depth: level.depth + 1 };
+                let context =
+                    Context { message: schema.name, field: field.name, depth: level.depth + 1, left: level.left };
                 let slot = level.fields.entry(field.name).or_insert(Value::Null);
                 context.read(field.ty, payload, slot)?;
             }
@@ -117,13 +125,20 @@ fn read_struct(schema: &'static Struct, place: Place, message: &[u8], level: &mu
 
 /// The field being read, for errors.
 #[derive(Clone, Copy)]
-struct Context {
+struct Context<'b> {
     message: &'static str,
     field: &'static str,
     depth: usize,
+    left: &'b Cell<usize>,
 }
 
-impl Context {
+impl Context<'_> {
+    /// Counts one more value.
+    fn spend(self) -> Result<(), ProtoError> {
+        self.left.set(self.left.get().checked_sub(1).ok_or(ProtoError::TooMany)?);
+        Ok(())
+    }
+
     fn wrong(self) -> ProtoError {
         ProtoError::WireType { message: self.message, field: self.field }
     }
@@ -137,6 +152,7 @@ impl Context {
 
     /// Reads one occurrence of a field: collections grow, messages merge, scalars are replaced.
     fn read(self, ty: Type, payload: Payload<'_>, slot: &mut Value) -> Result<(), ProtoError> {
+        self.spend()?;
         match ty {
             Type::List(list) => {
                 if !slot.is_array() {
@@ -160,7 +176,7 @@ impl Context {
                     *slot = Value::Object(Map::new());
                 }
                 if let Value::Object(fields) = slot {
-                    let level = &mut Level { fields, depth: self.depth };
+                    let level = &mut Level { fields, depth: self.depth, left: self.left };
                     read_struct(schema, Place::Own, self.bytes(payload)?, level)?;
                 }
             }
@@ -174,6 +190,7 @@ impl Context {
         if let (Type::Int32 | Type::Int64, Payload::Bytes(packed)) = (item, payload) {
             let mut fields = Fields::new(packed);
             while !fields.is_empty() {
+                self.spend()?;
                 items.push(self.read_scalar(item, Payload::Varint(fields.varint()?))?);
             }
             return Ok(());

@@ -146,3 +146,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_message_of_very_many_empty_ones_is_refused() {
+    // ConfigMap.data, field 2: entries without key and value.
+    let many = [0x12, 0].repeat(300_000);
+    assert_eq!(decode(&crate::schema::tables::core::CONFIG_MAP, &many), Err(ProtoError::TooMany));
+    assert!(decode(&crate::schema::tables::core::CONFIG_MAP, &many[..2000]).is_ok());
+}

@@ -147,7 +147,9 @@ impl Draft {
         let db = connect(&self.place).map_err(CopyError::Database)?;
         let back = scan(&db, read_mark(&self.place)).map_err(CopyError::Source)?;
         drop(db);
-        if back.image != *image || !back.damage.is_empty() {
+        // A copy of a store that has forgotten its name has got a new one.
+        let uuid = if image.uuid.is_empty() { &back.image.uuid } else { &image.uuid };
+        if back.image != (Image { uuid: uuid.clone(), ..image.clone() }) || !back.damage.is_empty() {
             return Err(CopyError::Unfaithful { damage: back.damage });
         }
         fs::rename(&self.place.dir, &self.to).map_err(in_path(&self.to))?;

@@ -82,7 +82,11 @@ impl Scan {
 
     fn mark(&mut self, mark: Result<Option<Revision>, Damage>) -> Revision {
         let problem = match mark {
-            Ok(Some(revision)) => return revision,
+            Ok(Some(revision)) if revision < Revision::UNREACHABLE => return revision,
+            Ok(Some(revision)) => {
+                let problem = format!("it says revision {revision}, which no store reaches");
+                Damage::File { file: "acknowledged", problem }
+            }
             Ok(None) => Damage::File { file: "acknowledged", problem: "it is missing".to_owned() },
             Err(damage) => damage,
         };

@@ -148,8 +148,9 @@ fn ensure_files(place: &Place) -> Result<Result<Option<Revision>, Damage>, OpenE
     }
     match &mark {
         Ok(None | Some(Revision(0))) if !place.write_ahead().exists() => {
-            write_store(place, &Image::default()).map_err(|error| OpenError::Create(Box::new(error)))?;
+            // In this order, so that a database that is found later is in a directory that stays.
             place.sync_ancestors().map_err(|source| OpenError::Io { path: place.dir.clone(), source })?;
+            write_store(place, &Image::default()).map_err(|error| OpenError::Create(Box::new(error)))?;
             Ok(Ok(Some(Revision(0))))
         }
         Ok(_) | Err(_) => Err(missing_database(place)),

@@ -95,7 +95,11 @@ impl Meta {
         if crc32c::crc32c(body.as_bytes()) != checksum {
             return Err("its checksum is wrong".to_owned());
         }
-        serde_json::from_str(&body).map_err(|error| error.to_string())
+        let meta: Self = serde_json::from_str(&body).map_err(|error| error.to_string())?;
+        if Revision(meta.revision) >= Revision::UNREACHABLE {
+            return Err(format!("it says revision {}, which no store reaches", meta.revision));
+        }
+        Ok(meta)
     }
 }
 
@@ -166,6 +170,9 @@ pub(super) enum ReadRow {
 pub(super) fn read(row: &Row<'_>, names: &mut BTreeMap<String, Arc<str>>) -> rusqlite::Result<ReadRow> {
     let revision: i64 = row.get(0)?;
     let bad = |problem: String| Ok(ReadRow::Bad { revision: Revision(revision.cast_unsigned()), problem });
+    if Revision(revision.cast_unsigned()) >= Revision::UNREACHABLE {
+        return bad("no store reaches its revision".to_owned());
+    }
     let (columns, checksum) = match columns(row, revision) {
         Ok((columns, checksum)) if columns.checksum() == checksum => (columns, checksum),
         Ok(_) => return bad("its checksum is wrong".to_owned()),

@@ -258,6 +258,37 @@ async fn whole_pages_can_be_unreadable_and_the_rest_is_saved() {
     assert_eq!(content(&open(&saved)).1.len(), salvaged.objects);
 }
 
+/// Found by the fuzzer: such numbers have good checksums, and adding to them overflowed.
+#[tokio::test]
+async fn a_revision_that_no_store_reaches_is_damage() {
+    for revision in [1 << 62, u64::MAX] {
+        let dir = TempDir::new().unwrap();
+        let (live, saved) = (dir.path().join("live"), dir.path().join("saved"));
+        write_one(&live).await;
+        let mut mark = b"ORLOPACK".to_vec();
+        mark.extend(revision.to_le_bytes());
+        mark.extend(crc32c::crc32c(&mark).to_le_bytes());
+        fs::write(live.join("acknowledged"), mark).unwrap();
+        let error = Store::open(&live, Options::default()).unwrap_err();
+        assert!(error.to_string().contains("no store reaches"), "{error}");
+        assert_eq!(salvage(&live, &saved, NOW).unwrap().objects, 1);
+        assert!(open(&saved).revision() < Revision(2_000_000_000));
+    }
+}
+
+#[tokio::test]
+async fn objects_are_saved_also_when_the_account_of_them_is_damaged() {
+    let dir = TempDir::new().unwrap();
+    let (live, saved) = (dir.path().join("live"), dir.path().join("saved"));
+    write_one(&live).await;
+    change_text(&live.join("store.db"), "\"uuid\":", "\"uuiD\":");
+    let salvaged = salvage(&live, &saved, NOW).unwrap();
+    assert_eq!(salvaged.objects, 1);
+    assert!(matches!(salvaged.damage[..], [Damage::Row { table: "meta", .. }]), "{:?}", salvaged.damage);
+    let store = open(&saved);
+    assert!(store.get(&pod("a")).is_some() && !store.uuid().is_empty(), "under a new name");
+}
+
 #[tokio::test]
 async fn nothing_left_is_an_error_and_not_an_empty_store() {
     let dir = TempDir::new().unwrap();

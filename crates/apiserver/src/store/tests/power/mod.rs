@@ -240,9 +240,24 @@ impl Cutter {
         assert!(state_of(snapshot) == self.states[revision as usize], "{at}: not what revision {revision} left");
     }
 
+    /// A watch from a moment that is still remembered gets every write since, as it was.
+    fn check_history(&self, store: &Store, at: &str) {
+        let newest = store.revision().0;
+        for from in newest.saturating_sub(3)..newest {
+            let mut watch = store.watch(Scope::all(PODS), Start::After(Revision(from))).unwrap();
+            for revision in from + 1..=newest {
+                let event = watch.try_next().unwrap().unwrap_or_else(|| panic!("{at}: {revision} is not in history"));
+                assert_eq!(event.revision.0, revision, "{at}");
+                let value = event.new_version().map(|new| (revision, new.value.to_vec()));
+                assert!(value.as_ref() == self.states[revision as usize].get(event.key.path()), "{at}: {revision}");
+            }
+        }
+    }
+
     fn write_on(&self, dir: &Path, at: &str) {
         let store = Store::open(dir, OPTIONS).unwrap_or_else(|error| panic!("{at}: {error}"));
         self.check(&store.snapshot(), at);
+        self.check_history(&store, at);
         let next = block_on(store.commit(put(pod("after the cut"), "x"))).unwrap();
         assert!(self.acknowledged.is_none_or(|told| next.revision.0 > told), "{at}: a revision comes again");
         let before = content(&store);
@@ -261,7 +276,14 @@ fn a_power_cut_at_any_point_loses_nothing_that_was_acknowledged() {
     // The first run makes the store; the second one finds it.
     for upto in [WRITES / 2, WRITES] {
         match record(&root, upto) {
-            Ok(operations) => cutter.play(&mut disk, &operations),
+            Ok(operations) => {
+                // The database: when it is made, at checkpoints, and at the end. The mark: at each tick.
+                for (file, least) in [("store.db-wal", 30), ("store.db", 5), ("acknowledged", 4)] {
+                    let count = operations.iter().filter(|operation| synced(operation, file)).count();
+                    assert!(count >= least, "{count} syncs of {file}");
+                }
+                cutter.play(&mut disk, &operations);
+            }
             Err(why) => return skip(&why),
         }
     }
@@ -281,22 +303,27 @@ fn what_was_read_after_a_kill_is_there_after_a_power_cut() {
         Ok(operations) => operations,
         Err(why) => return skip(&why),
     };
-    let syncs: Vec<usize> = recorded
-        .iter()
-        .enumerate()
-        .filter(|(_, operation)| matches!(operation, Operation::Sync(path) if path.ends_with("store.db-wal")))
-        .map(|(number, _)| number)
-        .collect();
+    let syncs: Vec<usize> = (0..recorded.len()).filter(|number| synced(&recorded[*number], "store.db-wal")).collect();
     assert!(syncs.len() > 20, "{} syncs of the write-ahead file", syncs.len());
-    for kill in syncs.iter().rev().take(12).step_by(4) {
+    // Before some syncs, and at any other moment: early, while the store is made, and later.
+    let mut random = Random(seed);
+    let mut kills: Vec<usize> = syncs.iter().rev().take(12).step_by(4).copied().collect();
+    kills.extend((0..4).map(|_| random.below(40) as usize));
+    kills.extend((0..4).map(|_| random.below(recorded.len() as u64) as usize));
+    for kill in kills {
         let mut disk = Disk::default();
-        recorded[..*kill].iter().for_each(|operation| disk.apply(operation));
+        recorded[..kill].iter().for_each(|operation| disk.apply(operation));
         fs::remove_dir_all(&root).unwrap();
         disk::write_out(&disk.cached(), &root);
-        let next = record(&root, WRITES / 2 + 3).unwrap();
         let mut cutter = Cutter::new(seed);
-        cutter.acknowledged = recorded[..*kill].iter().filter_map(Operation::acknowledged).max();
+        cutter.acknowledged = recorded[..kill].iter().filter_map(Operation::acknowledged).max();
+        let next = record(&root, cutter.acknowledged.unwrap_or(0) + 4).unwrap();
+        println!("killed before operation {kill} of {}", recorded.len());
         cutter.play(&mut disk, &next);
         assert!(cutter.opened > 20);
     }
+}
+
+fn synced(operation: &Operation, name: &str) -> bool {
+    matches!(operation, Operation::Sync(path) if path.ends_with(name))
 }

@@ -1,0 +1,51 @@
+//! kubectl's transcripts once more: with the kubectl of the pinned release, against `orlop api` and against kube-apiserver.
+//!
+//! `cargo xtask test` compares the transcripts with whatever kubectl the machine has. Here the same golden files are held
+//! against a kubectl that we built, and then against the reference server itself, so that they cannot drift from it.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use tokio::process::Command;
+
+use super::golang::Go;
+use crate::disk::Scratch;
+use crate::kubernetes::{ControlPlane, Durability, Options, Program, Programs};
+
+pub(super) async fn run(go: &Go) -> anyhow::Result<()> {
+    let programs = Programs::build(go, &[Program::Etcd, Program::ApiServer, Program::Kubectl])?;
+    let kubectl = programs.path(Program::Kubectl)?;
+    println!("against orlop api");
+    transcripts(kubectl, None).await?;
+    println!("against kube-apiserver");
+    let scratch = Scratch::make()?;
+    let options = Options { durability: Durability::InMemoryOnly, client_ca: None };
+    let reference = ControlPlane::start(&programs, scratch.path(), &options).await?;
+    let config = scratch.path().join("kubeconfig");
+    reference.endpoint.write_kubeconfig(&config)?;
+    transcripts(kubectl, Some(&config)).await
+}
+
+/// Builds every pinned program, for suites to come and for experiments by hand.
+pub(super) fn peers(go: &Go) -> anyhow::Result<()> {
+    use Program::{ApiServer, ControllerManager, Etcd, Kubectl, Scheduler};
+    let all = [Etcd, ApiServer, ControllerManager, Scheduler, Kubectl];
+    let programs = Programs::build(go, &all)?;
+    for program in all {
+        println!("{}", programs.path(program)?.display());
+    }
+    Ok(())
+}
+
+async fn transcripts(kubectl: &Path, config: Option<&Path>) -> anyhow::Result<()> {
+    let mut cargo = Command::new("cargo");
+    // One after the other: a server that is shared sees the objects of every transcript.
+    cargo.args(["test", "-p", "orlop", "--test", "kubectl", "--", "--test-threads=1", "--nocapture"]);
+    cargo.current_dir(crate::root()).env("ORLOP_KUBECTL", kubectl).kill_on_drop(true);
+    match config {
+        Some(config) => cargo.env("ORLOP_KUBECTL_CONFIG", config),
+        None => cargo.env_remove("ORLOP_KUBECTL_CONFIG"),
+    };
+    let status = cargo.status().await.context("running cargo test")?;
+    if status.success() { Ok(()) } else { bail!("the transcripts ended with {status}; see the lines above") }
+}
