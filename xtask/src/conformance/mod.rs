@@ -1,8 +1,9 @@
 //! `cargo xtask conformance`: the outside world's opinion of what we built.
 //!
 //! The suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
-//! grpc-go client that sends a socket path as `:authority`) and `api` (the API server's checklist and kubectl). None needs
-//! anything installed before but Go, which fetches its modules itself.
+//! grpc-go client that sends a socket path as `:authority`), `api` (the API server's checklist and kubectl) and
+//! `differential` (kube-apiserver on the same requests). None needs anything installed before but Go, which fetches its
+//! modules itself.
 
 mod api;
 mod authority;

@@ -85,6 +85,8 @@ pub(super) const KEPT: &[Kept] = &[
     ),
     kept("go-texts", "body.message", "*", "*without impersonating a user name*"),
     kept("old-meta-version", "body.rows[0].object.apiVersion", "\"meta.k8s.io/v1\"", "\"meta.k8s.io/v1beta1\""),
+    kept("owners-of-empty-lists", "*managedFields*", "-", "*\"f:drivers\":{\".\":{}*").of("*csinodes*"),
+    kept("snapshot-definitions", "body.*snapshot.storage.k8s.io]", "*", "-").of("GET */apis"),
     kept("storage-version-hash", "body.resources[0].storageVersionHash", "-", "*"),
     kept("empty-continue", "body.metadata.continue", "-", "\"\"").of("GET *${F}*"),
     kept("discovery-is-json", "body.message", "*", "*").of("GET [accept=application/json;g=apidiscovery*"),
