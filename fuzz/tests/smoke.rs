@@ -24,17 +24,20 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn on_small_stack(work: impl FnOnce() + Send + 'static) {
     let _turn = alone();
-    let thread = std::thread::Builder::new().stack_size(STACK).spawn(work).unwrap();
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(work).expect("a thread can be started");
     // The hook that watches for panics keeps their messages from being printed: the finding has the message.
     assert!(thread.join().is_ok(), "see the finding above");
 }
 
 fn kept() -> Vec<(PathBuf, Case)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the corpus is beside the tests")
+        .map(|entry| entry.expect("the corpus can be read").path())
+        .collect();
     files.sort();
     let read = |path: PathBuf| {
-        let text = fs::read_to_string(&path).unwrap();
+        let text = fs::read_to_string(&path).expect("a kept case can be read");
         let case = serde_json::from_str(&text);
         (path.clone(), case.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     };
