@@ -124,11 +124,11 @@ fn prepared() -> &'static Image {
             send(&api, &create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition("foos.conf.io", "Foo"))).await;
             tokio::time::sleep(PATIENCE).await;
             let named = |name: &str| json!({"name": name, "labels": {"a": "b"}, "annotations": {"x.io/y": "z"}});
-            let custom = json!({"apiVersion": "conf.io/v1", "kind": "Foo", "metadata": named("f"), "spec": {"b": 1, "list": [{"name": "x"}]}});
+            let object = json!({"apiVersion": "conf.io/v1", "kind": "Foo", "metadata": named("f"), "spec": {"b": 1, "list": [{"name": "x"}]}});
             let claim = json!({"metadata": named("a"), "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
             let pod = json!({"metadata": named("a"), "spec": {"containers": [{"name": "c", "image": "i"}]}});
             for (path, object) in [
-                ("/apis/conf.io/v1/namespaces/default/foos", custom),
+                ("/apis/conf.io/v1/namespaces/default/foos", object),
                 ("/api/v1/namespaces/default/persistentvolumeclaims", claim),
                 ("/api/v1/namespaces/default/pods", pod),
                 ("/api/v1/namespaces/default/configmaps", json!({"metadata": named("a"), "data": {"k": "v"}})),

@@ -10,11 +10,11 @@ impl Random {
     /// The sequence of one case of a run.
     pub fn of_case(seed: u64, number: u64) -> Self {
         let mut random = Self(seed ^ number.wrapping_mul(0xd134_2543_de82_ef95));
-        random.draw();
+        random.number();
         random
     }
 
-    pub fn draw(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,7 +25,7 @@ impl Random {
     /// A number below `limit`; zero if there is none.
     pub fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
-        usize::try_from(self.draw() % limit).unwrap_or_default()
+        usize::try_from(self.number() % limit).unwrap_or_default()
     }
 
     pub fn within(&mut self, range: Range<usize>) -> usize {
@@ -49,6 +49,6 @@ impl Random {
     }
 
     pub fn byte(&mut self) -> u8 {
-        self.draw().to_le_bytes()[0]
+        self.number().to_le_bytes()[0]
     }
 }

@@ -31,10 +31,13 @@ fn on_small_stack(work: impl FnOnce() + Send + 'static) {
 
 fn kept() -> Vec<(PathBuf, Case)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).expect("the corpus is there").map(|entry| entry.expect("it can be listed").path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the corpus is beside the tests")
+        .map(|entry| entry.expect("the corpus can be read").path())
+        .collect();
     files.sort();
     let read = |path: PathBuf| {
-        let text = fs::read_to_string(&path).expect("a case can be read");
+        let text = fs::read_to_string(&path).expect("a kept case can be read");
         let case = serde_json::from_str(&text);
         (path.clone(), case.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     };

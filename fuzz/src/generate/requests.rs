@@ -26,10 +26,7 @@ fn step(random: &mut Random, resource: Option<&'static Resource>) -> Step {
         10 => Step::new("GET", collection),
         11 => Step::new("GET", format!("{collection}?watch=1")),
         12 => deletion(random, one, collection),
-        _ => {
-            let method = *random.pick(&["GET", "HEAD", "OPTIONS", "POST", "CONNECT", "X"]);
-            Step::new(method, elsewhere(random))
-        }
+        _ => Step::new(random.pick::<&str>(&["GET", "HEAD", "OPTIONS", "POST", "CONNECT", "X"]), elsewhere(random)),
     };
     query(random, &mut step);
     headers(random, &mut step);

@@ -37,7 +37,7 @@ fn of_type(random: &mut Random, ty: Type, depth: usize) -> Value {
         },
         Type::Int32 | Type::Int64 => integer(random),
         Type::Bool => random.percent(50).into(),
-        Type::Float64 => json!(f64::from_bits(random.draw())),
+        Type::Float64 => json!(f64::from_bits(random.number())),
         Type::Quantity => texts::quantity(random).into(),
         Type::Time | Type::MicroTime => texts::time(random).into(),
         Type::IntOrString => {

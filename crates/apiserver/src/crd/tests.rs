@@ -140,7 +140,7 @@ fn errors_about_a_long_list_are_told_up_to_a_limit() {
 /// Found by the fuzzer: the pattern was compiled again for every item.
 #[test]
 fn a_pattern_is_compiled_once_for_all_items() {
-    let items = json!({"type": "string", "pattern": "^\\w{1,300}$"});
+    let items = json!({"type": "string", "pattern": "^[a-z]{1,300}$"});
     let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": items}}});
     assert!(validate::validate(&schema, &json!({"l": vec!["a"; 20_000]}), None).is_empty());
     assert!(validate::pattern("(?:\\w{1000}){1000}").is_err(), "a pattern has a size limit");

@@ -9,29 +9,49 @@ use serde_json::{Map, Value};
 use super::tables::apiextensions::JSON_SCHEMA_PROPS;
 use super::types::{Presence, Struct, Type};
 
+/// What becomes of an empty list in a field that is always printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Empty {
+    /// `null`, as if it had not been sent.
+    Forgotten,
+    /// It stays: whoever sent it owns the field.
+    Kept,
+}
+
 /// Brings a decoded object into printed form: idempotent, and leaves fields it does not know alone.
 pub fn complete(schema: &Struct, object: &mut Value) {
+    complete_struct(schema, object, Empty::Forgotten);
+}
+
+/// The same for an object as a client sent it, whose empty lists still say something: [`complete`] comes later.
+pub fn complete_sent(schema: &Struct, object: &mut Value) {
+    complete_struct(schema, object, Empty::Kept);
+}
+
+fn complete_struct(schema: &Struct, object: &mut Value, empty: Empty) {
     if let Value::Object(fields) = object {
-        complete_fields(schema, fields);
+        complete_fields(schema, fields, empty);
     }
 }
 
 /// What the server prints for an object nobody has filled: the body of bookmarks.
 pub fn empty(schema: &Struct) -> Value {
     let mut fields = Map::new();
-    complete_fields(schema, &mut fields);
+    complete_fields(schema, &mut fields, Empty::Forgotten);
     Value::Object(fields)
 }
 
-fn complete_fields(schema: &Struct, fields: &mut Map<String, Value>) {
+fn complete_fields(schema: &Struct, fields: &mut Map<String, Value>, empty: Empty) {
     for field in schema.fields {
         if let Some(value) = fields.get_mut(field.name)
             && !value.is_null()
         {
-            complete_value(field.ty, value);
+            complete_value(field.ty, value, empty);
         }
         let absent = fields.get(field.name).is_none_or(|value| value.is_null() || nothing(field.ty, value));
+        let kept = empty == Empty::Kept && matches!(fields.get(field.name), Some(Value::Array(_)));
         match field.presence {
+            Presence::Always if absent && kept => {}
             Presence::Always if absent => {
                 fields.insert(field.name.to_owned(), unset(field.ty));
             }
@@ -53,35 +73,35 @@ fn is_null(fields: &Map<String, Value>, name: &str) -> bool {
     fields.get(name).is_none_or(Value::is_null)
 }
 
-fn complete_value(ty: Type, value: &mut Value) {
+fn complete_value(ty: Type, value: &mut Value, empty: Empty) {
     match (ty, value) {
-        (Type::Struct(schema), value) => complete(schema, value),
+        (Type::Struct(schema), value) => complete_struct(schema, value, empty),
         (Type::Map(item) | Type::AtomicMap(item), Value::Object(entries)) => {
             for value in entries.values_mut() {
-                complete_item(*item, value);
+                complete_item(*item, value, empty);
             }
         }
         (Type::List(list), Value::Array(items)) => {
             for value in items {
-                complete_item(list.item, value);
+                complete_item(list.item, value, empty);
             }
         }
         (Type::SchemaOr(_), Value::Array(items)) => {
             for value in items {
-                complete(&JSON_SCHEMA_PROPS, value);
+                complete_struct(&JSON_SCHEMA_PROPS, value, empty);
             }
         }
-        (Type::SchemaOr(_), value) => complete(&JSON_SCHEMA_PROPS, value),
+        (Type::SchemaOr(_), value) => complete_struct(&JSON_SCHEMA_PROPS, value, empty),
         _ => {}
     }
 }
 
 /// Inside lists and maps a null is a zero value.
-fn complete_item(ty: Type, value: &mut Value) {
+fn complete_item(ty: Type, value: &mut Value, empty: Empty) {
     if value.is_null() {
         *value = zero(ty);
     } else {
-        complete_value(ty, value);
+        complete_value(ty, value, empty);
     }
 }
 

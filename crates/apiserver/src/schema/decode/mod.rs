@@ -125,6 +125,6 @@ fn finish(
     if object.is_null() {
         object = Value::Object(serde_json::Map::new());
     }
-    encode::complete(schema, &mut object);
+    encode::complete_sent(schema, &mut object);
     Ok(Decoded { object, problems })
 }
