@@ -24,6 +24,11 @@ use serde_json::Value;
 pub trait Lookup {
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value>;
     fn list(&self, kind: &str, namespace: &str) -> Vec<Value>;
+
+    /// A namespace as far as its life goes: when it was deleted, and its phase. Every write into it asks.
+    fn namespace(&self, name: &str) -> Option<Value> {
+        self.get("Namespace", "", name)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

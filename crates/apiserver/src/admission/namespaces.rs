@@ -22,7 +22,7 @@ pub(super) fn check(request: &Request<'_>, lookup: &dyn Lookup) -> Result<(), Ap
     if request.namespace.is_empty() || review || request.operation == Operation::Delete {
         return Ok(());
     }
-    let Some(namespace) = lookup.get("Namespace", "", request.namespace) else {
+    let Some(namespace) = lookup.namespace(request.namespace) else {
         return Err(ApiError::not_found(NAMESPACES, request.namespace));
     };
     let terminating = deleting(&namespace) || text(&namespace, "/status/phase") == "Terminating";

@@ -19,7 +19,10 @@ pub struct Comparison {
 
 impl Comparison {
     /// The comparison as if these fields and everything below them did not exist.
-    pub(super) fn without(&self, ignored: &FieldSet) -> Comparison {
+    pub(super) fn without(self, ignored: &FieldSet) -> Comparison {
+        if ignored.is_empty() {
+            return self;
+        }
         Comparison {
             added: self.added.without_below(ignored),
             modified: self.modified.without_below(ignored),

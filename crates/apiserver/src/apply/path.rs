@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 use thiserror::Error;
@@ -13,7 +14,8 @@ use thiserror::Error;
 /// One step of the path to a field.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    Field(String),
+    /// Shared, because sets of fields are built from copies of paths.
+    Field(Arc<str>),
     /// The key fields of a list item, sorted by name.
     Key(Vec<(String, Json)>),
     Value(Json),
@@ -39,7 +41,7 @@ pub enum StepError {
 
 impl Step {
     pub fn field(name: &str) -> Self {
-        Step::Field(name.to_owned())
+        Step::Field(name.into())
     }
 
     /// Reads a step from a key of a FieldsV1 object.

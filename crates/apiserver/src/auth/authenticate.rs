@@ -6,9 +6,8 @@ use std::fmt;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use thiserror::Error;
 
-use super::{
-    AUTHENTICATED, BoundObjects, CertificateError, TokenError, TokenSigner, UnixSeconds, User, user_of_certificate,
-};
+use super::certificate::CertificateReader;
+use super::{AUTHENTICATED, BoundObjects, CertificateError, TokenError, TokenSigner, UnixSeconds, User};
 use crate::request::Refusal;
 
 /// What a request shows.
@@ -122,11 +121,12 @@ fn columns(line: &str) -> Option<Vec<String>> {
 pub struct Authenticator {
     signer: TokenSigner,
     tokens: StaticTokens,
+    certificates: CertificateReader,
 }
 
 impl Authenticator {
     pub fn new(signer: TokenSigner, tokens: StaticTokens) -> Self {
-        Self { signer, tokens }
+        Self { signer, tokens, certificates: CertificateReader::default() }
     }
 
     pub fn signer(&self) -> &TokenSigner {
@@ -147,7 +147,7 @@ impl Authenticator {
         now: UnixSeconds,
     ) -> Result<User, Refusal> {
         let by_certificate = credentials.certificate.map(|certificate| match certificate {
-            ClientCertificate::Trusted(der) => user_of_certificate(der, now),
+            ClientCertificate::Trusted(der) => self.certificates.user(der, now),
             ClientCertificate::Untrusted => Err(CertificateError::Untrusted),
         });
         if let Some(Ok(user)) = by_certificate {

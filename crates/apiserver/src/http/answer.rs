@@ -1,12 +1,11 @@
 //! Answers: bytes, a code and the headers every client expects.
 
-use std::io::Write as _;
-
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::body::{Body, Lines, Pieces};
+use super::gzip;
 use crate::request::Encoding;
 use crate::schema::proto;
 use crate::schema::tables::meta::STATUS;
@@ -15,8 +14,6 @@ use crate::verbs::Failure;
 /// All warnings of one answer together, in characters; beyond it each is cut.
 const WARNING_TOTAL: usize = 4096;
 const WARNING_EACH: usize = 256;
-/// Answers that are larger are compressed for clients that read it.
-const COMPRESSED_FROM: usize = 128 * 1024;
 
 /// An answer on its way out.
 #[derive(Debug)]
@@ -157,10 +154,10 @@ impl Answer {
     /// not wait for each other.
     #[must_use]
     pub(crate) fn compressed(mut self, accept_encoding: &str) -> Self {
-        let offered = accept_encoding.split(',').any(is_gzip);
-        let large = self.body.whole().filter(|bytes| offered && bytes.len() > COMPRESSED_FROM);
-        let Some(Ok(bytes)) = large.map(|bytes| gzip(bytes)) else { return self };
-        self.body = Body::from(bytes);
+        if !gzip::is_offered(accept_encoding) || !self.body.is_long() {
+            return self;
+        }
+        self.body = self.body.compressed();
         self.header("content-encoding", "gzip").header("vary", "Accept-Encoding")
     }
 
@@ -186,20 +183,6 @@ impl Answer {
         }
         response
     }
-}
-
-/// Whether one offer of `Accept-Encoding` is gzip, and not with a weight of zero.
-fn is_gzip(offer: &str) -> bool {
-    let mut parts = offer.split(';').map(str::trim);
-    let refused = |part: &str| part.strip_prefix("q=").is_some_and(|q| q.parse::<f32>().is_ok_and(|q| q == 0.0));
-    parts.next() == Some("gzip") && !parts.any(refused)
-}
-
-/// As little work as possible: the network here is a loopback.
-fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::with_capacity(bytes.len() / 8), flate2::Compression::fast());
-    encoder.write_all(bytes)?;
-    encoder.finish()
 }
 
 /// Warnings as header values. Together they stay below a limit, by cutting and then by leaving out.

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 
+use super::gzip::{self, Compressed};
+
 /// What a watch sends, one line after the other. Dropping it ends the watch.
 pub type Lines = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
@@ -30,25 +32,45 @@ impl Body {
         Self(Inner::Once(Bytes::new()))
     }
 
-    /// Text that turns out to be one piece is sent with its length, like any other.
+    /// Text that turns out to be short is sent whole and with its length, like any other.
     pub(crate) fn pieces(mut pieces: Pieces) -> Self {
-        let Some(first) = pieces.next() else { return Self::empty() };
-        match pieces.next() {
-            None => Self(Inner::Once(first)),
-            Some(second) => Self(Inner::Pieces(Box::new([first, second].into_iter().chain(pieces)))),
+        let (mut first, mut length) = (Vec::new(), 0);
+        while length <= gzip::FROM {
+            let Some(piece) = pieces.next() else { return Self(Inner::Once(joined(first))) };
+            length += piece.len();
+            first.push(piece);
+        }
+        Self(Inner::Pieces(Box::new(first.into_iter().chain(pieces))))
+    }
+
+    /// Whether this is a text that is worth compressing. A watch never is: its lines must not wait for each other.
+    pub(super) fn is_long(&self) -> bool {
+        match &self.0 {
+            Inner::Once(bytes) => bytes.len() > gzip::FROM,
+            Inner::Pieces(_) => true,
+            Inner::Lines(_) => false,
         }
     }
 
-    /// The bytes of an answer that is all there; none of a watch.
-    pub(crate) fn whole(&self) -> Option<&Bytes> {
-        match &self.0 {
-            Inner::Once(bytes) => Some(bytes),
-            Inner::Pieces(_) | Inner::Lines(_) => None,
+    /// The same text in gzip.
+    #[must_use]
+    pub(super) fn compressed(self) -> Self {
+        match self.0 {
+            Inner::Once(bytes) => Self::pieces(Box::new(Compressed::new(Box::new(std::iter::once(bytes))))),
+            Inner::Pieces(pieces) => Self::pieces(Box::new(Compressed::new(pieces))),
+            Inner::Lines(lines) => Self::lines(lines),
         }
     }
 
     pub(crate) fn lines(lines: Lines) -> Self {
         Self(Inner::Lines(lines))
+    }
+}
+
+fn joined(mut pieces: Vec<Bytes>) -> Bytes {
+    match pieces.len() {
+        1 => pieces.remove(0),
+        _ => pieces.concat().into(),
     }
 }
 

@@ -7,6 +7,7 @@ mod answer;
 mod body;
 mod endpoints;
 mod gate;
+mod gzip;
 mod handle;
 mod list_text;
 mod questions;

@@ -63,7 +63,11 @@ pub(super) async fn create(call: &Call, asked: &Asked) -> Outcome<Answer> {
     let write = write_of(call, asked, &options, &manager)?;
     let work = async {
         let object = given.object(&write)?;
-        Ok(form.one(201, call.shared.core.create(&write, object).await?.object))
+        let created = call.shared.core.create(&write, object).await?;
+        Ok(match &created.stored {
+            Some(stored) => form.stored(201, stored),
+            None => form.one(201, created.object),
+        })
     };
     Ok(warned(call, &write, work.await))
 }

@@ -28,6 +28,10 @@ impl Lookup for State<'_> {
         self.0.load(resource, namespace, name).map(|live| live.object)
     }
 
+    fn namespace(&self, name: &str) -> Option<Value> {
+        self.0.find(stored_kind("Namespace")?, None, name).map(|stored| codec::decode_namespace(&stored))
+    }
+
     fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
         let Some(resource) = stored_kind(kind) else { return Vec::new() };
         let scope = match namespace {

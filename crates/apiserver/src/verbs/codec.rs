@@ -5,6 +5,7 @@
 //! the first two fields: bytes are copied and nothing is parsed. Text that starts otherwise is parsed and printed.
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -141,7 +142,16 @@ pub(crate) fn decode_at(stored: &Stored, revision: Revision) -> Value {
 /// What decides about the life of an object: its name, uid, owners, finalizers and whether it is being deleted. All else
 /// is skipped, which takes a fraction of the time and memory that [`decode`] takes.
 pub(crate) fn decode_outline(stored: &Stored) -> Value {
-    serde_json::from_slice::<Outline>(&stored.value).and_then(serde_json::to_value).unwrap_or_else(|error| {
+    decode_part::<Outline>(stored)
+}
+
+/// The outline of a namespace, with its phase.
+pub(crate) fn decode_namespace(stored: &Stored) -> Value {
+    decode_part::<NamespaceOutline>(stored)
+}
+
+fn decode_part<T: Serialize + DeserializeOwned>(stored: &Stored) -> Value {
+    serde_json::from_slice::<T>(&stored.value).and_then(serde_json::to_value).unwrap_or_else(|error| {
         tracing::error!(key = %stored.key, %error, "a stored object is not JSON");
         Value::Object(Map::new())
     })
@@ -150,6 +160,19 @@ pub(crate) fn decode_outline(stored: &Stored) -> Value {
 #[derive(Serialize, Deserialize)]
 struct Outline {
     metadata: OutlineMetadata,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NamespaceOutline {
+    metadata: OutlineMetadata,
+    #[serde(default)]
+    status: NamespacePhase,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+struct NamespacePhase {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -221,7 +244,7 @@ mod tests {
     #[test]
     fn an_outline_has_what_decides_about_the_life_of_an_object_and_no_more() {
         let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}, "status": {"phase": "Active", "a": "b"},
             "metadata": {
                 "name": "one", "namespace": "default", "uid": "u", "labels": {"a": "b"}, "finalizers": ["f"],
                 "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{"uid": "o"}],
@@ -229,7 +252,10 @@ mod tests {
         });
         let mut expected = json!({"metadata": object["metadata"]});
         expected["metadata"].as_object_mut().expect("an object").remove("labels");
-        assert_eq!(decode_outline(&stored(encode(&object))), expected);
+        let stored = stored(encode(&object));
+        assert_eq!(decode_outline(&stored), expected);
+        expected["status"] = json!({"phase": "Active"});
+        assert_eq!(decode_namespace(&stored), expected);
     }
 
     #[test]

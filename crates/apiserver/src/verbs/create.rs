@@ -1,5 +1,7 @@
 //! Create.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -9,7 +11,7 @@ use crate::kinds::meta::{self, Birth};
 use crate::kinds::{self, read};
 use crate::sources;
 use crate::status::ApiError;
-use crate::store::{self, CommitError, Expect, UnixMillis};
+use crate::store::{self, CommitError, Expect, Stored, UnixMillis};
 
 /// How often a generated name is tried.
 const NAME_ATTEMPTS: usize = 8;
@@ -20,6 +22,8 @@ const EVENT_TTL_MILLIS: u64 = 60 * 60 * 1000;
 #[derive(Debug)]
 pub(crate) struct Created {
     pub(crate) object: Value,
+    /// None after a dry run.
+    pub(crate) stored: Option<Arc<Stored>>,
 }
 
 impl Core {
@@ -58,7 +62,7 @@ impl Core {
             write.warn(warnings?);
             settle(write.resource, write.rules, &mut object);
             match self.store_new(write, &mut object, &version).await? {
-                Inserted::Done => return Ok(Created { object }),
+                Inserted::Done(stored) => return Ok(Created { object, stored }),
                 Inserted::Taken if generated.is_some() => {}
                 Inserted::Taken => {
                     return Err(ApiError::already_exists(write.resource.named(), read::name(&object)).into());
@@ -104,18 +108,18 @@ impl Core {
         codec::clear_version(object);
         if write.effect == Effect::DryRun {
             return Ok(Some(match self.store.get(&key) {
-                None => Inserted::Done,
+                None => Inserted::Done(None),
                 Some(other) => Inserted::beside(&codec::decode(&other)),
             }));
         }
         let mut writes = charges;
         writes.push(self.put(write.resource, key, object, Expect::Absent)?);
         match self.store.commit_all(writes).await {
-            Ok(committed) => {
+            Ok(mut committed) => {
                 // The object is the last of what was written.
-                let revision = committed.last().map(|committed| committed.revision).unwrap_or_default();
-                codec::set_version(object, revision);
-                Ok(Some(Inserted::Done))
+                let stored = committed.pop().and_then(|committed| committed.stored);
+                codec::set_version(object, stored.as_ref().map(|stored| stored.revision).unwrap_or_default());
+                Ok(Some(Inserted::Done(stored)))
             }
             Err(CommitError::Exists { current }) => Ok(Some(Inserted::beside(&codec::decode(&current)))),
             Err(error) if admit::is_about_quota(&error) => Ok(None),
@@ -156,7 +160,7 @@ impl Core {
 /// What came of storing a new object.
 #[derive(Debug)]
 enum Inserted {
-    Done,
+    Done(Option<Arc<Stored>>),
     Taken,
     /// The name belongs to an object that is being deleted.
     Leaving,

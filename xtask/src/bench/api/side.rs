@@ -76,6 +76,11 @@ impl Side {
         Ok(Self { name, client, folder: folder.to_owned(), server: Some(server), program })
     }
 
+    /// Whether this is what we compare ourselves with.
+    pub(super) fn is_peer(&self) -> bool {
+        matches!(self.program, Kind::Kubernetes(_))
+    }
+
     /// A client with connections of its own.
     pub(super) fn new_client(&self) -> anyhow::Result<Client> {
         Client::new(self.server.as_ref().context("the server did not start again")?.endpoint())
