@@ -116,7 +116,7 @@ impl Normal {
                 ("causes", Value::Array(mut causes))
                     if causes.iter().all(|cause| cause["reason"] == "FieldManagerConflict") =>
                 {
-                    causes.sort_by_key(|cause| cause["field"].to_string());
+                    causes.sort_by_key(|cause| cause.to_string());
                     self.value(Value::Array(causes), inner)
                 }
                 (_, value) => self.value(value, inner),

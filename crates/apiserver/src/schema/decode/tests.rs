@@ -147,7 +147,7 @@ fn zero_structs_are_printed_and_empty_collections_are_not() {
             r#"{"metadata":{"labels":{},"finalizers":[],"creationTimestamp":null},"spec":{"storageClassName":"","volumeName":""}}"#,
             json!({"metadata": {}, "spec": {"resources": {}, "storageClassName": ""}, "status": {}}),
         ),
-        (&storage::CSI_NODE, r#"{"spec":{"drivers":[]}}"#, json!({"metadata": {}, "spec": {"drivers": null}})),
+        (&storage::CSI_NODE, r#"{"spec":{"drivers":[]}}"#, json!({"metadata": {}, "spec": {"drivers": []}})),
         (&rbac::ROLE, "{}", json!({"metadata": {}, "rules": null})),
         (
             &core::EVENT,
