@@ -15,3 +15,6 @@ pub mod claim;
 pub mod compatible;
 pub mod shelf;
 pub mod status;
+
+#[cfg(test)]
+pub(crate) mod tests;

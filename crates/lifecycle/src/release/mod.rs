@@ -10,3 +10,6 @@
 //! 4. Nothing is deleted that a claim points at (I6).
 
 pub mod volume;
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,0 @@
-//! The acting halves of a volume's life, cluster side.
