@@ -36,6 +36,23 @@ impl Key {
     }
 
     /// From the parts a store kept.
+    /// A key from what was stored, which somebody may have changed.
+    pub(super) fn stored(resource: Arc<str>, path: &str) -> Result<Self, BadKey> {
+        if resource.is_empty() || resource.contains('\0') {
+            return Err(BadKey { part: "resource", text: resource.to_string() });
+        }
+        match path.split_once('/') {
+            Some((namespace, name)) => {
+                segment("namespace", namespace)?;
+                segment("name", name)?;
+            }
+            None => {
+                segment("name", path)?;
+            }
+        }
+        Ok(Self::from_parts(resource, path.into()))
+    }
+
     pub(super) fn from_parts(resource: Arc<str>, path: Arc<str>) -> Self {
         Self { resource, path }
     }

@@ -183,7 +183,10 @@ pub(super) fn read(row: &Row<'_>, names: &mut BTreeMap<String, Arc<str>>) -> rus
         None => Arc::clone(names.entry(columns.resource.to_owned()).or_insert_with(|| columns.resource.into())),
     };
     let revision = Revision(revision.cast_unsigned());
-    let key = Key::from_parts(resource, columns.path.into());
+    let key = match Key::stored(resource, columns.path) {
+        Ok(key) => key,
+        Err(error) => return bad(error.to_string()),
+    };
     let stored = columns.value.map(|value| {
         Arc::new(Stored {
             key: key.clone(),
