@@ -9,8 +9,9 @@ use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
 use super::golang::Go;
+use super::{Profile, build};
 use crate::disk::Scratch;
-use crate::kubernetes::{ControlPlane, Durability, Options, Program, Programs};
+use crate::kubernetes::{ControlPlane, Durability, Embedded, Options, Program, Programs};
 
 pub(super) async fn run(go: &Go) -> anyhow::Result<()> {
     let programs = Programs::build(go, &[Program::Etcd, Program::ApiServer, Program::Kubectl])?;
@@ -19,9 +20,12 @@ pub(super) async fn run(go: &Go) -> anyhow::Result<()> {
     transcripts(kubectl, None).await?;
     println!("against kube-apiserver");
     let scratch = Scratch::make()?;
-    let options = Options { durability: Durability::InMemoryOnly, client_ca: None };
-    let reference = ControlPlane::start(&programs, scratch.path(), &options).await?;
-    let config = scratch.path().join("kubeconfig");
+    // The administrator of `orlop api` is the one of the reference, too: `kubectl auth whoami` is in the transcripts.
+    let ours = Embedded::start(&build(Profile::Release).await?, scratch.path()).await?;
+    let options = Options { durability: Durability::InMemoryOnly, client_ca: Some(ours.pki.join("ca.crt")) };
+    let mut reference = ControlPlane::start(&programs, scratch.path(), &options).await?;
+    reference.endpoint.credential = ours.endpoint.credential.clone();
+    let config = scratch.path().join("reference.kubeconfig");
     reference.endpoint.write_kubeconfig(&config)?;
     transcripts(kubectl, Some(&config)).await
 }
