@@ -18,10 +18,12 @@
 mod component;
 pub mod faults;
 mod journal;
+mod process;
 mod random;
 mod world;
 
 pub use component::{Component, Ended};
 pub use journal::Journal;
+pub use process::Process;
 pub use random::{Odds, Random, Seed};
 pub use world::{Setup, World, WorldError, simulate};

@@ -1,0 +1,118 @@
+//! What all controllers of a process share, and the only ways in which they write.
+
+use std::sync::Arc;
+
+use api::{Key, Meta, Object};
+use runtime::client::{Deleted, Error, Preconditions};
+use runtime::events::Recorder;
+use runtime::{Cache, Caches, Client, Clock, Entropy, Metrics, Patch};
+use serde::Serialize;
+
+use crate::handoff::Handoff;
+
+/// What all controllers of a process share. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub client: Client,
+    pub caches: Caches,
+    /// Under the process's name; a controller takes its own with [`Recorder::named`].
+    pub recorder: Recorder,
+    pub metrics: Metrics,
+    pub entropy: Entropy,
+    pub clock: Arc<dyn Clock>,
+    /// What the controllers of this process tell each other directly.
+    pub handoff: Handoff,
+}
+
+/// What the server itself says about an object.
+#[derive(Debug, Clone)]
+pub enum Live<T> {
+    Found(Arc<T>),
+    Absent,
+}
+
+impl<T> Live<T> {
+    /// The same, as decisions take it.
+    pub fn lookup(&self) -> lifecycle::Lookup<'_, T> {
+        match self {
+            Live::Found(object) => lifecycle::Lookup::Found(object),
+            Live::Absent => lifecycle::Lookup::Absent,
+        }
+    }
+}
+
+impl Context {
+    /// The shared cache of a kind.
+    pub fn cache<T: Object>(&self) -> Cache<T> {
+        self.caches.of::<T>()
+    }
+
+    /// Asks the server for an object, past the cache, and lets the cache know the answer.
+    pub async fn read<T: Object + Clone>(&self, key: &Key) -> Result<Live<T>, Error> {
+        match self.client.get::<T>(T::KIND, key).await {
+            Ok(object) => {
+                let asked = object.clone();
+                // The cache may know something newer; both are true answers, the newer one is better.
+                let held = self.cache::<T>().wrote(object);
+                let newer = held.filter(|held| held.meta().uid == asked.meta().uid);
+                Ok(Live::Found(newer.unwrap_or_else(|| Arc::new(asked))))
+            }
+            Err(error) if error.is_not_found() => {
+                if let Some(held) = self.cache::<T>().get(key) {
+                    self.gone::<T>(held.meta());
+                }
+                Ok(Live::Absent)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes an object and lets the cache know.
+    pub async fn patch<T: Object>(&self, key: &Key, patch: &Patch) -> Result<Option<Arc<T>>, Error> {
+        let object = self.client.patch::<T>(T::KIND, key, patch).await?;
+        Ok(self.cache::<T>().wrote(object))
+    }
+
+    /// Changes an object's status and lets the cache know.
+    pub async fn patch_status<T: Object>(&self, key: &Key, patch: &Patch) -> Result<Option<Arc<T>>, Error> {
+        let object = self.client.patch_status::<T>(T::KIND, key, patch).await?;
+        Ok(self.cache::<T>().wrote(object))
+    }
+
+    /// Stores a new object and lets the cache know.
+    pub async fn create<T: Object>(
+        &self,
+        namespace: Option<&str>,
+        body: &impl Serialize,
+    ) -> Result<Option<Arc<T>>, Error> {
+        let object = self.client.create::<T>(T::KIND, namespace, body).await?;
+        Ok(self.cache::<T>().wrote(object))
+    }
+
+    /// Asks for an object's end and lets the cache know. That it was gone already is a success.
+    pub async fn delete<T: Object>(&self, meta: &Meta) -> Result<(), Error> {
+        match self.client.delete::<T>(&meta.key, &Preconditions::same(meta)).await {
+            Ok(Deleted::Gone) => self.gone::<T>(meta),
+            Ok(Deleted::Pending(object)) => drop(self.cache::<T>().wrote(object)),
+            Err(error) if error.is_not_found() => self.gone::<T>(meta),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The object is surely gone: nothing late brings it back into the cache.
+    pub fn gone<T: Object>(&self, meta: &Meta) {
+        self.cache::<T>().deleted(&meta.key, &meta.uid);
+    }
+
+    /// After a write that failed: whatever the error leaves open is read, so that the next decision is about the truth.
+    ///
+    /// `Ok` means "decide again now"; an error means that nothing can be known at the moment.
+    pub async fn reconsider<T: Object + Clone>(&self, key: &Key, error: Error) -> Result<(), Error> {
+        let stale = error.is_conflict() || error.is_not_found() || error.may_have_happened();
+        match stale || matches!(error, Error::AlreadyExists { .. }) {
+            true => self.read::<T>(key).await.map(drop),
+            false => Err(error),
+        }
+    }
+}

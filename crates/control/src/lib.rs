@@ -1,0 +1,22 @@
+//! The acting halves of a volume's life: each observes from caches, lets `lifecycle` decide, and does what was decided.
+//!
+//! | Module | The step |
+//! |---|---|
+//! | [`bind`] | claims and volumes find each other, and part; reclaim by plugins of this process |
+//! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
+//! | [`handoff`] | a binder and a provisioner in one process tell each other what annotations would say |
+//!
+//! # Invariants
+//! 1. A pass over one object does one write at a time, feeds the answer into the cache, and decides again.
+//! 2. Every write says what it expects to find: a revision, a `test`, or a uid. A conflict is no error: read and decide again.
+//! 3. A write whose answer was lost is followed by a read, never by an assumption.
+//! 4. Nothing here spawns a task. Each controller is a future; dropping it is a crash, and nothing is lost by one.
+
+pub mod bind;
+mod context;
+pub mod handoff;
+mod notices;
+pub mod provision;
+
+pub use context::{Context, Live};
+pub use notices::Notices;
