@@ -116,6 +116,17 @@ pub struct ProvisionMetrics {
     pub delete_duration: Histograms<Class>,
 }
 
+/// `csistoragecapacities_*`.
+#[derive(Debug, Clone)]
+pub struct CapacityMetrics {
+    /// How many objects there should be.
+    pub goal: Gauge,
+    /// How many of those there are.
+    pub current: Gauge,
+    /// How many there are that should not be.
+    pub obsolete: Gauge,
+}
+
 /// Everything that is measured. Clones share one registry.
 #[derive(Clone)]
 pub struct Metrics {
@@ -145,6 +156,8 @@ pub struct Families {
     pub volume_operation_errors: Family<VolumeOperation, Counter>,
     /// `controller_persistentvolume*`.
     pub provision: ProvisionMetrics,
+    /// `csistoragecapacities_*`.
+    pub capacities: CapacityMetrics,
     /// `orlop_api_requests_total`.
     pub requests: Family<Request, Counter>,
     /// `orlop_watch_restarts_total`: watches that had to list again.
@@ -231,6 +244,15 @@ impl Registrar {
         }
     }
 
+    fn capacities(&mut self) -> CapacityMetrics {
+        let name = "csistoragecapacities";
+        CapacityMetrics {
+            goal: self.add(&format!("{name}_desired_goal"), "Capacity objects that there should be", Gauge::default()),
+            current: self.add(&format!("{name}_desired_current"), "Of those, how many there are", Gauge::default()),
+            obsolete: self.add(&format!("{name}_obsolete"), "Capacity objects to be removed", Gauge::default()),
+        }
+    }
+
     fn families(&mut self) -> Families {
         Families {
             calls: self.add(
@@ -248,6 +270,7 @@ impl Registrar {
             ),
             volume_operation_errors: self.add("volume_operation_errors", "Failed operations", Family::default()),
             provision: self.provision(),
+            capacities: self.capacities(),
             requests: self.add("orlop_api_requests", "Requests to the API server", Family::default()),
             relists: self.add("orlop_watch_restarts", "Watches that had to list again", Family::default()),
             unreadable: self.add("orlop_cache_unreadable", "Objects a cache could not read", Family::default()),
