@@ -9,6 +9,10 @@
 //! 2. While an intent is open, the same plan is repeated: never another one for the same claim.
 //! 3. Making and deleting for one claim never overlap.
 
+mod engine;
+mod intent;
+pub mod journal;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -20,6 +24,8 @@ use runtime::Queue;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+pub use engine::{BadNaming, Engine, Naming, Options};
 
 /// Somebody who makes volumes and deletes them (the role of sig-storage-lib-external-provisioner's interface).
 pub trait Provisioner: Send + Sync + 'static {
