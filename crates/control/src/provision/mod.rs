@@ -10,6 +10,9 @@
 //! 3. Making and deleting for one claim never overlap.
 
 pub mod csi;
+mod engine;
+mod intent;
+pub mod journal;
 
 use std::fmt;
 use std::future::Future;
@@ -22,6 +25,8 @@ use runtime::Queue;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+pub use engine::{BadNaming, Engine, Naming, Options};
 
 /// Somebody who makes volumes and deletes them (the role of sig-storage-lib-external-provisioner's interface).
 pub trait Provisioner: Send + Sync + 'static {

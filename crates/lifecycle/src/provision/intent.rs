@@ -21,6 +21,8 @@ pub struct Seen<'a> {
     pub claim: Option<&'a Claim>,
     /// The stored volume with the intent's name.
     pub stored: Option<&'a Volume>,
+    /// A stored volume of another name that is made of what was made. Looked for only before something is undone.
+    pub twin: Option<&'a Volume>,
     pub attempt: Attempt<'a>,
 }
 

@@ -1,6 +1,6 @@
 //! The rules of spec sidecars 2.4, 2.5 and 2.11, each by its number.
 
-use api::keys::{annotation, finalizer};
+use api::keys::{annotation, finalizer, provisioner};
 use api::{Claim, Class, Key, ReclaimPolicy, Uid, Volume};
 use serde_json::{Value, json};
 
@@ -13,10 +13,12 @@ use crate::decision::{Lookup, Reason, Severity, Standing};
 use crate::outcome::Retry;
 
 const OURS: &str = "d.example.com";
+/// A plugin that we took over from.
+const OLD: &str = provisioner::NFS;
 const NODE: &str = "node-7";
 
 fn names() -> Vec<String> {
-    vec![OURS.to_owned(), "kubernetes.io/old".to_owned()]
+    vec![OURS.to_owned(), OLD.to_owned()]
 }
 
 fn annotations(pairs: &[(&str, &str)]) -> Value {
@@ -65,15 +67,15 @@ fn a_claim_that_is_gone_or_has_a_volume_or_is_going_gets_none_2_4_0_2() {
 #[test]
 fn only_who_is_asked_acts_2_4_3_and_5() {
     let fast = class("fast", json!({}));
-    let provisioner = annotation::STORAGE_PROVISIONER.text();
+    let asked_for = annotation::STORAGE_PROVISIONER.text();
     let migrated = annotation::MIGRATED_TO.text();
     let cases = [
         (json!({}), false),
-        (annotations(&[(provisioner, "another")]), false),
-        (annotations(&[(provisioner, "kubernetes.io/old")]), false),
-        (annotations(&[(provisioner, "kubernetes.io/old"), (migrated, OURS)]), true),
-        (annotations(&[(provisioner, "another"), (migrated, OURS)]), false),
-        (annotations(&[(provisioner, OURS), (migrated, "another")]), true),
+        (annotations(&[(asked_for, "another")]), false),
+        (annotations(&[(asked_for, OLD)]), false),
+        (annotations(&[(asked_for, OLD), (migrated, OURS)]), true),
+        (annotations(&[(asked_for, "another"), (migrated, OURS)]), false),
+        (annotations(&[(asked_for, OURS), (migrated, "another")]), true),
     ];
     for (patch, expected) in cases {
         assert_eq!(wanted(&about(&claim(patch.clone()), Some(&fast))), expected, "{patch}");
@@ -167,7 +169,7 @@ fn a_claim_that_was_served_is_read_before_it_is_served_again_1469() {
 
 fn ended(stored: Option<&Volume>, attempt: Attempt<'_>) -> intent::Verdict {
     let uid = Uid::from("claim-uid");
-    intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim: None, stored, attempt })
+    intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim: None, stored, twin: None, attempt })
 }
 
 #[test]
@@ -190,7 +192,7 @@ fn the_claim_changes_what_is_said_and_not_what_is_done_p4() {
     let uid = Uid::from("claim-uid");
     let decided = |claim: &Claim| {
         let (claim, attempt) = (Some(claim), Attempt::Open);
-        intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim, stored: None, attempt })
+        intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim, stored: None, twin: None, attempt })
     };
     let waiting = decided(&claim(json!({})));
     let elsewhere = decided(&claim(json!({"spec": {"volumeName": "another"}})));
@@ -210,6 +212,10 @@ fn what_cannot_be_stored_under_its_name_is_undone_unless_somebody_has_it_1469() 
     let same = ended(Some(&volume("v", json!({}))), Attempt::Made(&made));
     assert_eq!(same.actions, [intent::Action::Close], "what another object is made of is never deleted");
     assert!(matches!(same.because, intent::Because::SourceTaken { .. }));
+    let uid = Uid::from("claim-uid");
+    let (stored, twin, attempt) = (Some(&stranger), Some(&made), Attempt::Made(&made));
+    let elsewhere = intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim: None, stored, twin, attempt });
+    assert!(matches!(elsewhere.because, intent::Because::SourceTaken { .. }), "a static volume under another name");
     let going = volume("v", over(bond(), json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})));
     assert_eq!(ended(Some(&going), Attempt::Open).actions, [intent::Action::Create], "it may stand for an earlier one");
 }
@@ -238,11 +244,11 @@ fn first(volume: &Volume) -> delete::Verdict {
 
 #[test]
 fn a_volume_is_ours_by_its_maker_or_by_its_driver_2_11_1() {
-    let migrated = over(made_by("kubernetes.io/old"), annotations(&[(annotation::MIGRATED_TO.text(), OURS)]));
+    let migrated = over(made_by(OLD), annotations(&[(annotation::MIGRATED_TO.text(), OURS)]));
     let cases = [
         (made_by(OURS), true),
         (made_by("another"), false),
-        (made_by("kubernetes.io/old"), false),
+        (made_by(OLD), false),
         (migrated, true),
         (json!({"spec": {"csi": {"driver": OURS}}}), true),
         (over(made_by("another"), json!({"spec": {"csi": {"driver": OURS}}})), false),
