@@ -109,7 +109,7 @@ impl Contest {
         let wish =
             Wish { claim: claim.clone(), class: class.clone(), node: None, volume_name: claim.uid().to_string() };
         // Nothing is guarded for a claim that another node may win (P14).
-        let plan = inner.outline(&wish, &facts).ok()?.plan(Findings::default());
+        let plan = inner.outline(&wish, &facts, &[]).ok()?.plan(Findings::default());
         let place = inner.places.own(&inner.driver, inner.options.timeout).await.ok()?;
         let request = v1::GetCapacityRequest {
             volume_capabilities: wire::capabilities(&plan),

@@ -15,6 +15,7 @@ mod guards;
 mod places;
 mod plan;
 mod secret;
+mod sidecar;
 mod waiting;
 mod wire;
 
@@ -22,14 +23,14 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use api::{Attachment, Claim, Class, Grant, Volume};
-use lifecycle::provision::csi::source::Crossing;
+use api::{Attachment, Claim, Class, Volume};
 use lifecycle::provision::csi::{Abilities, Ability, Plan};
 use runtime::csi::{Driver, Facts, Link};
 use runtime::{Change, Lookup, Stop};
 
 pub use contest::NodeMode;
 pub use guards::{GuardOptions, Guards, Sweep};
+pub use sidecar::{Sidecar, SidecarOptions};
 
 use super::{Failed, Made, Provisioner, Settled, Unplanned, Wake, Wish};
 use crate::Context;
@@ -155,9 +156,6 @@ impl Inner {
     /// The caches that this driver's abilities call for. A driver that comes back with more gets more.
     fn declare(self: &Arc<Self>, abilities: &Abilities) {
         self.context.cache::<Class>();
-        if self.options.plans.crossing == Crossing::On {
-            self.context.cache::<Grant>();
-        }
         if abilities.contains(&Ability::Topology) {
             self.places.declare(self);
         }

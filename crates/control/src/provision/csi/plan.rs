@@ -6,10 +6,10 @@ use api::{AttributesClass, BindingMode, Claim, Grant, Key, Kind, Snapshot, Snaps
 use lifecycle::Notice;
 use lifecycle::outcome::Retry;
 use lifecycle::provision::csi::outline::{self, Findings, Outline, Seen};
-use lifecycle::provision::csi::source::{self, CloneSeen, Content, Crossing, SnapshotSeen, Wanted};
+use lifecycle::provision::csi::source::{self, CloneSeen, Content, SnapshotSeen, Wanted};
 use lifecycle::provision::csi::topology::{self, NoPlace};
 use lifecycle::provision::csi::{Plan, Standing, Unfit};
-use runtime::client::Error;
+use runtime::client::{Error, Selection};
 use runtime::csi::Facts;
 
 use super::waiting::What;
@@ -52,7 +52,8 @@ impl Inner {
         };
         self.waiting.served(&What::Driver, wish.claim.uid());
         let node = self.our_turn(wish)?;
-        let outline = self.outline(wish, &facts).map_err(|unfit| unplanned(&unfit))?;
+        let grants = self.grants(&wish.claim).await?;
+        let outline = self.outline(wish, &facts, &grants).map_err(|unfit| unplanned(&unfit))?;
         let findings = Findings {
             content: self.content(wish, &outline.wanted).await?,
             topology: match outline.placed {
@@ -87,9 +88,8 @@ impl Inner {
         }
     }
 
-    pub(super) fn outline(&self, wish: &Wish, facts: &Facts) -> Result<Outline, Unfit> {
+    pub(super) fn outline(&self, wish: &Wish, facts: &Facts, grants: &[Grant]) -> Result<Outline, Unfit> {
         let abilities = wire::abilities(&facts.capabilities);
-        let grants = |namespace: &str| self.grants(namespace);
         outline::outline(&Seen {
             claim: &wish.claim,
             class: &wish.class,
@@ -97,21 +97,20 @@ impl Inner {
             driver: self.name(),
             abilities: &abilities,
             options: &self.options.plans,
-            grants: &grants,
+            grants,
         })
     }
 
-    /// The grants of a namespace, as far as the cache knows: one that is missing is not given.
-    fn grants(&self, namespace: &str) -> Vec<Grant> {
-        if self.options.plans.crossing == Crossing::Off {
-            return Vec::new();
-        }
-        let grants = self.context.cache::<Grant>();
-        grants
-            .walk()
-            .filter(|grant| grant.meta.key.namespace() == Some(namespace))
-            .map(|grant| (*grant).clone())
-            .collect()
+    /// The grants that decide whether the claim may use a source of another namespace.
+    async fn grants(&self, claim: &Claim) -> Result<Vec<Grant>, Unplanned> {
+        let Some(namespace) = source::crosses(claim, self.options.plans.crossing) else {
+            return Ok(Vec::new());
+        };
+        let selection = Selection { namespace: Some(namespace.to_owned()), ..Selection::default() };
+        let listed = self.context.client.list::<Grant>(Kind::REFERENCE_GRANT, &selection, 0, None).await;
+        listed
+            .map(|page| page.items)
+            .map_err(|error| not_yet(format!("the grants of {namespace} are not known: {error}")))
     }
 
     async fn content(&self, wish: &Wish, wanted: &Wanted) -> Result<Option<Content>, Unplanned> {

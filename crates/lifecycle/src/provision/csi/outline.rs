@@ -69,6 +69,7 @@ pub enum ReadOnly {
 }
 
 /// Everything an outline is made of.
+#[derive(Debug)]
 pub struct Seen<'a> {
     pub claim: &'a Claim,
     pub class: &'a Class,
@@ -76,17 +77,8 @@ pub struct Seen<'a> {
     pub driver: &'a str,
     pub abilities: &'a Abilities,
     pub options: &'a Options,
-    /// The grants of a namespace.
-    pub grants: &'a dyn Fn(&str) -> Vec<Grant>,
-}
-
-impl std::fmt::Debug for Seen<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seen")
-            .field("claim", self.claim.key())
-            .field("volume", &self.volume_name)
-            .finish_non_exhaustive()
-    }
+    /// The grants in the namespace of the claim's source, if that is another one ([`source::crosses`]).
+    pub grants: &'a [Grant],
 }
 
 /// A plan without what has to be asked for.

@@ -95,8 +95,14 @@ pub enum Normal {
     },
 }
 
-/// The source that a claim asks for, wherever it says so; without asking anybody but the grants.
-pub fn normalise(claim: &Claim, crossing: Crossing, grants: &dyn Fn(&str) -> Vec<Grant>) -> Result<Normal, BadSource> {
+/// The namespace of a claim's source, if it is another one and may be: its grants have to be asked for.
+pub fn crosses(claim: &Claim, crossing: Crossing) -> Option<&str> {
+    let namespace = claim.source.as_deref()?.namespace.as_deref()?;
+    (crossing == Crossing::On && namespace != claim.namespace()).then_some(namespace)
+}
+
+/// The source that a claim asks for, wherever it says so. `grants` are those of [`crosses`].
+pub fn normalise(claim: &Claim, crossing: Crossing, grants: &[Grant]) -> Result<Normal, BadSource> {
     let Some(source) = claim.source.as_deref() else {
         return Ok(Normal::Ours(Wanted::Nothing));
     };
@@ -106,7 +112,7 @@ pub fn normalise(claim: &Claim, crossing: Crossing, grants: &dyn Fn(&str) -> Vec
     {
         return Err(BadSource::CrossingOff { namespace: namespace.to_string() });
     }
-    if namespace != claim.namespace() && !grants(namespace).iter().any(|grant| allows(grant, claim, source)) {
+    if namespace != claim.namespace() && !grants.iter().any(|grant| allows(grant, claim, source)) {
         return Err(BadSource::NotGranted {
             namespace: namespace.to_owned(),
             kind: source.kind.to_string(),

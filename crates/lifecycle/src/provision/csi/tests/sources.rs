@@ -9,7 +9,7 @@ use crate::decision::Lookup;
 const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 
 fn normal(spec: Value, crossing: Crossing, grants: &[Value]) -> Result<Normal, BadSource> {
-    let grants = |_: &str| grants.iter().cloned().map(read::<Grant>).collect();
+    let grants: Vec<Grant> = grants.iter().cloned().map(read).collect();
     source::normalise(&claim(spec), crossing, &grants)
 }
 
@@ -50,6 +50,8 @@ fn grant(from: &str, to: Value) -> Value {
 fn sidecars_2_8_another_namespace_needs_the_gate_and_a_grant() {
     let off = normal(crossing_spec(), Crossing::Off, &[]);
     assert_eq!(off, Err(BadSource::CrossingOff { namespace: "vault".to_owned() }));
+    let crosses = |crossing| source::crosses(&claim(crossing_spec()), crossing).map(str::to_owned);
+    assert_eq!((crosses(Crossing::Off), crosses(Crossing::On)), (None, Some("vault".to_owned())));
     let wanted = || ours(Wanted::Snapshot(Key::namespaced("vault", "s")));
     let to = |name: Value| json!({"group": SNAPSHOTS, "kind": "VolumeSnapshot", "name": name});
     let rows = [
