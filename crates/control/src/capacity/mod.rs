@@ -192,11 +192,10 @@ impl Producer {
     }
 
     pub async fn run(&self, stop: &Stop) {
-        self.objects.synced().await;
-        self.context.cache::<Class>().synced().await;
-        if self.options.node.is_none() {
-            self.context.cache::<CsiNode>().synced().await;
-            self.context.cache::<Node>().synced().await;
+        tokio::select! {
+            biased;
+            () = stop.stopped() => return,
+            () = self.synced() => {}
         }
         let Some(owner) = self.options.owner.find(&self.context.client, self.options.backoff, stop).await else {
             return;
@@ -207,6 +206,15 @@ impl Producer {
             queue::run(&self.queue, self.options.workers, stop, |job| self.work(&owner, job)),
             self.follow_driver(stop),
         );
+    }
+
+    async fn synced(&self) {
+        self.objects.synced().await;
+        self.context.cache::<Class>().synced().await;
+        if self.options.node.is_none() {
+            self.context.cache::<CsiNode>().synced().await;
+            self.context.cache::<Node>().synced().await;
+        }
     }
 
     /// A driver that comes back may have other room, and in node mode another place.

@@ -9,7 +9,7 @@
 //! 2. It is taken off when the last user is served: woken by events, not by a sweep.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use api::keys::{Finalizer, finalizer};
@@ -185,6 +185,8 @@ pub struct Guards {
     options: GuardOptions,
     queue: Queue<Origin>,
     users: Lookup<Claim>,
+    /// Whether snapshots are watched already: leading may begin more than once.
+    followed: OnceLock<()>,
 }
 
 impl Guards {
@@ -206,14 +208,28 @@ impl Guards {
                 freed.add(origin);
             }
         });
-        Self { context: context.clone(), provisioner: provisioner.clone(), options, queue, users }
+        Self {
+            context: context.clone(),
+            provisioner: provisioner.clone(),
+            options,
+            queue,
+            users,
+            followed: OnceLock::new(),
+        }
     }
 
     pub async fn run(&self, stop: &Stop) {
-        self.context.cache::<Claim>().synced().await;
+        let claims = self.context.cache::<Claim>();
+        tokio::select! {
+            biased;
+            () = stop.stopped() => return,
+            () = claims.synced() => {}
+        }
         let snapshots = async {
-            if let Some(snapshots) = self.snapshots(stop).await {
-                self.follow(&snapshots);
+            if self.followed.get().is_none()
+                && let Some(snapshots) = self.snapshots(stop).await
+            {
+                self.followed.get_or_init(|| self.follow(&snapshots));
             }
         };
         tokio::join!(snapshots, queue::run(&self.queue, self.options.workers, stop, |origin| self.check(origin)));
