@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::source::{self, CsiSource, Inline};
 use super::topology::{Expression, Term};
-use super::{Translator, Untranslatable, of_driver, of_members};
+use super::{Untranslatable, of_driver, of_members};
 
 /// What translation reads and changes of a volume beside its source.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -174,6 +174,13 @@ impl User {
         self.client.delete::<T>(key, &Default::default()).await.expect("the server takes it");
     }
 
+    /// Ends a pod, as a node does. Somebody may have deleted it meanwhile.
+    pub(crate) async fn end_pod(&self, key: &Key, status: Value) {
+        let patch = Patch::Merge(json!({"status": status}));
+        let ended = self.client.patch_status::<Value>(Kind::POD, key, &patch).await;
+        assert!(ended.is_ok() || ended.is_err_and(|error| error.is_not_found()), "the server takes it");
+    }
+
     /// The messages of events with this reason.
     pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
         let page = self.client.list::<Value>(Kind::EVENT, &Selection::default(), 0, None).await;
