@@ -41,6 +41,10 @@ fn recycling(context: Context) -> BoxFuture<'static, ()> {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
+            // As the binder does not recycle a volume that is free already.
+            if volume.meta.annotation(SCRUBBED) == Some("yes") {
+                break;
+            }
             let plugin = plugins.of(&volume).expect("it has a plugin");
             let told = match plugin.recycle(&volume).await {
                 Ok(()) => "yes".to_owned(),

@@ -90,7 +90,9 @@ async fn lives(world: &World, fates: impl Fates + 'static, start: Start) {
 
 /// Controllers side by side.
 pub(crate) fn both(one: BoxFuture<'static, ()>, other: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
-    Box::pin(async move { drop(join(one, other).await) })
+    Box::pin(async move {
+        join(one, other).await;
+    })
 }
 
 /// What becomes of the events of one kind; everything else is as usual.
@@ -192,7 +194,7 @@ impl User {
     pub(crate) async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
         let wait = async {
             while !done().await {
-                sleep(Duration::from_millis(50)).await;
+                sleep(Duration::from_millis(250)).await;
             }
         };
         assert!(timeout(Duration::from_secs(600), wait).await.is_ok(), "never happened: {what}");
