@@ -147,3 +147,10 @@ pub(super) fn clear_uid(target: &Target) -> Patch {
     patch["spec"] = json!({"claimRef": {"uid": null, "resourceVersion": null}});
     Patch::Merge(patch)
 }
+
+/// A claim whose node was not a good choice.
+pub(super) fn unselect(claim: &Claim) -> Patch {
+    let mut patch = of(&claim.meta);
+    patch["metadata"]["annotations"] = json!({annotation::SELECTED_NODE.0: null});
+    Patch::Merge(patch)
+}
