@@ -1,0 +1,191 @@
+//! The journal itself: writes whose outcome is unknown, entries that nobody understands, names that are taken.
+
+use std::sync::{Arc, Mutex};
+
+use api::keys::finalizer;
+use api::{ConfigMap, Key, Kind, Volume};
+use runtime::client::Preconditions;
+use serde_json::{Value, json};
+use sim::faults::{Action, Ask, Fair, Fate, Fates, Flow, Refusal, Verdict};
+use tokio::time::sleep;
+
+use crate::rig::{MINUTE, NAMESPACE, on_path, play, requests};
+use crate::storage::{Called, DRIVER, Turn};
+
+fn page() -> Key {
+    Key::namespaced(NAMESPACE, &format!("orlop-intents-{DRIVER}-0"))
+}
+
+#[test]
+fn nothing_is_made_before_the_journal_is_sure() {
+    for fate in [Fate::RequestLost, Fate::AnswerLost, Fate::Refused(Refusal::Conflict), Fate::Refused(Refusal::Gone)] {
+        for times in [1, 2] {
+            play(async |rig| {
+                println!("{fate:?}, {times} times");
+                rig.claim("c").await;
+                let sure = Arc::new(Mutex::new(None));
+                let (storage, seen) = (rig.storage.clone(), sure.clone());
+                let mut inner = on_path("/configmaps", times, fate.clone());
+                let fates = move |ask: &Ask<'_>| -> Verdict {
+                    // At every request up to the first creation we note whether the intent was stored by then.
+                    if storage.creates() > 0 && seen.lock().unwrap().is_none() {
+                        *seen.lock().unwrap() = Some(ask.path.to_owned());
+                    }
+                    inner.request(ask)
+                };
+                rig.live(fates, 10 * MINUTE).await;
+                assert_eq!((rig.storage.creates(), rig.volumes().await.len()), (1, 1));
+                let lines = rig.world.journal().lines();
+                let stored =
+                    lines.iter().position(|line| line.contains("/configmaps") && line.contains("lost (injected)"));
+                let made = lines.iter().position(|line| line.contains("POST /api/v1/persistentvolumes"));
+                assert!(stored < made && made.is_some());
+                rig.at_rest().await;
+            });
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_is_kept_and_said_and_nothing_is_made_beside_it() {
+    play(async |rig| {
+        let uid = rig.claim("c").await;
+        rig.live(Fair, MINUTE).await;
+        rig.claim("other").await;
+        let strange = "{\"form\":99}";
+        let young = rig.claim("young").await;
+        rig.patch(Kind::CONFIG_MAP, &page(), json!({"data": {young.as_str(): strange}})).await;
+        rig.live(Fair, 10 * MINUTE).await;
+        assert_eq!(rig.volumes().await.len(), 2, "others are served");
+        assert_eq!(rig.intents().await, [(young.to_string(), strange.to_owned())], "kept as it was");
+        assert_eq!(rig.events("young").await, ["ProvisioningFailed"]);
+        assert_eq!(rig.events(page().name()).await, ["IntentUnreadable"]);
+        let repaired = async {
+            sleep(10 * MINUTE).await;
+            rig.patch(Kind::CONFIG_MAP, &page(), json!({"data": {young.as_str(): null}})).await;
+            sleep(10 * MINUTE).await;
+        };
+        rig.live_beside(Fair, repaired).await;
+        assert!(rig.volume(&young).await.is_some() && rig.volume(&uid).await.is_some());
+        rig.at_rest().await;
+    });
+}
+
+#[test]
+fn a_page_that_somebody_deletes_is_written_again() {
+    play(async |rig| {
+        rig.storage.will_create([Turn::RequestLost, Turn::RequestLost, Turn::RequestLost, Turn::RequestLost]);
+        rig.claim("c").await;
+        let script = async {
+            sleep(MINUTE / 60).await;
+            rig.user.delete::<ConfigMap>(&page(), &Preconditions::default()).await.unwrap();
+            assert_eq!(rig.intents().await.len(), 0);
+            rig.claim("d").await;
+            sleep(MINUTE / 60).await;
+            assert!(rig.intents().await.iter().any(|(_, text)| text.contains("\"claim\":\"c\"")), "still open");
+            sleep(MINUTE).await;
+        };
+        rig.live_beside(Fair, script).await;
+        assert_eq!(rig.volumes().await.len(), 2);
+        rig.at_rest().await;
+    });
+}
+
+fn stranger(name: &str, handle: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "fast",
+            "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": "another.driver", "volumeHandle": handle}}})
+}
+
+#[test]
+fn a_name_that_a_stranger_takes_meanwhile_undoes_what_was_made_1469() {
+    play(async |rig| {
+        rig.storage.will_create([Turn::Takes(MINUTE)]);
+        let uid = rig.claim("c").await;
+        let name = format!("pvc-{uid}");
+        let script = async {
+            sleep(MINUTE / 2).await;
+            rig.user.create::<Value>(Kind::VOLUME, None, &stranger(&name, "strange")).await.unwrap();
+            sleep(MINUTE).await;
+            assert!(rig.storage.volumes().is_empty(), "what was made for nobody is gone");
+            assert_eq!(rig.events("c").await, ["Provisioning", "ProvisioningFailed"]);
+            rig.patch(Kind::VOLUME, &Key::cluster(&name), json!({"metadata": {"finalizers": null}})).await;
+            rig.user.delete::<Volume>(&Key::cluster(&name), &Preconditions::default()).await.unwrap();
+            sleep(10 * MINUTE).await;
+        };
+        rig.live_beside(Fair, script).await;
+        assert_eq!(rig.storage.volumes().len(), 1, "when the name is free again, the claim is served");
+        rig.at_rest().await;
+    });
+}
+
+/// Holds back what the process hears of claims, from a moment on.
+struct Deaf {
+    watches: Vec<u64>,
+    deaf: Arc<Mutex<bool>>,
+}
+
+impl Fates for Deaf {
+    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
+        if ask.action == Action::Watch && ask.path.contains("persistentvolumeclaims") {
+            self.watches.push(ask.number);
+        }
+        Fate::Answered.into()
+    }
+
+    fn event(&mut self, watch: u64) -> Flow {
+        match *self.deaf.lock().unwrap() && self.watches.contains(&watch) {
+            true => Flow::Held(10 * MINUTE),
+            false => Flow::Passes,
+        }
+    }
+}
+
+/// #1469: the claim and its volume are gone, and the cache still shows the claim as it was before it was bound.
+#[test]
+fn upstream_1469_a_claim_that_only_a_stale_cache_shows_gets_no_second_volume() {
+    play(async |rig| {
+        let deaf = Arc::new(Mutex::new(false));
+        let uid = rig.claim("c").await;
+        let script = async {
+            sleep(MINUTE).await;
+            *deaf.lock().unwrap() = true;
+            rig.bind("c", &uid).await;
+            rig.delete_claim("c").await;
+            rig.release(&format!("pvc-{uid}")).await;
+            sleep(20 * MINUTE).await;
+        };
+        rig.live_beside(Deaf { watches: Vec::new(), deaf: deaf.clone() }, script).await;
+        let calls = rig.storage.calls();
+        assert_eq!(rig.storage.creates(), 1, "{calls:?}");
+        assert_eq!(calls.last(), Some(&Called::Delete { handle: "handle-1".to_owned() }));
+        assert!(rig.storage.volumes().is_empty() && rig.volumes().await.is_empty());
+        rig.at_rest().await;
+    });
+}
+
+/// #1469, the other half: an object of the same claim stands for an earlier volume.
+#[test]
+fn upstream_1469_a_volume_made_beside_an_object_of_another_handle_is_deleted() {
+    play(async |rig| {
+        rig.storage.will_create([Turn::Takes(MINUTE)]);
+        let uid = rig.claim("c").await;
+        let name = format!("pvc-{uid}");
+        let script = async {
+            sleep(MINUTE / 2).await;
+            let mut body = stranger(&name, "earlier");
+            body["spec"]["csi"]["driver"] = json!(DRIVER);
+            body["spec"]["claimRef"] = json!({"namespace": NAMESPACE, "name": "c", "uid": uid});
+            body["metadata"]["finalizers"] = json!([finalizer::EXTERNAL_PROVISIONER.text()]);
+            rig.user.create::<Value>(Kind::VOLUME, None, &body).await.unwrap();
+            sleep(10 * MINUTE).await;
+        };
+        rig.live_beside(Fair, script).await;
+        assert!(rig.storage.calls().contains(&Called::Delete { handle: "handle-1".to_owned() }));
+        assert!(rig.storage.volumes().is_empty(), "the second one is not lost");
+        assert_eq!(rig.volumes().await.len(), 1, "the first one stays");
+        assert_eq!(rig.intents().await, []);
+        assert_eq!(requests(&rig.world, &["DELETE", "/persistentvolumes"]), 0);
+    });
+}
