@@ -155,6 +155,8 @@ fn upstream_1469_a_claim_that_only_a_stale_cache_shows_gets_no_second_volume() {
             rig.delete_claim("c").await;
             rig.release(&format!("pvc-{uid}")).await;
             sleep(20 * MINUTE).await;
+            assert_eq!(rig.storage.deletes(), 0, "as far as it knows, the claim lives");
+            sleep(100 * MINUTE).await;
         };
         rig.live_beside(Deaf { watches: Vec::new(), deaf: deaf.clone() }, script).await;
         let calls = rig.storage.calls();
@@ -162,6 +164,28 @@ fn upstream_1469_a_claim_that_only_a_stale_cache_shows_gets_no_second_volume() {
         assert_eq!(calls.last(), Some(&Called::Delete { handle: "handle-1".to_owned() }));
         assert!(rig.storage.volumes().is_empty() && rig.volumes().await.is_empty());
         rig.at_rest().await;
+    });
+}
+
+/// #1469 with a volume that an administrator removed: nothing but the server can say that the claim is gone, too.
+#[test]
+fn upstream_1469_a_served_claim_is_read_before_it_is_served_again() {
+    play(async |rig| {
+        let deaf = Arc::new(Mutex::new(false));
+        let uid = rig.claim("c").await;
+        let key = Key::cluster(&format!("pvc-{uid}"));
+        let script = async {
+            sleep(MINUTE).await;
+            *deaf.lock().unwrap() = true;
+            rig.bind("c", &uid).await;
+            rig.delete_claim("c").await;
+            rig.user.delete::<Volume>(&key, &Preconditions::default()).await.unwrap();
+            rig.patch(Kind::VOLUME, &key, json!({"metadata": {"finalizers": null}})).await;
+            sleep(5 * MINUTE).await;
+        };
+        rig.live_beside(Deaf { watches: Vec::new(), deaf: deaf.clone() }, script).await;
+        assert_eq!(rig.storage.creates(), 1);
+        assert_eq!(requests(&rig.world, &["GET", "/persistentvolumeclaims/c", "404"]), 1, "it was looked for");
     });
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::keys::finalizer;
-use api::{Claim, Key, Volume};
+use api::{Claim, Key, Object as _, Volume};
 use lifecycle::provision::delete::{Action, Backing, Seen, decide};
 use lifecycle::provision::delete_failed;
 use lifecycle::{Lookup, Notice};
@@ -142,13 +142,17 @@ impl<P: Provisioner> Engine<P> {
     }
 
     async fn change(&self, volume: &Volume, patch: &Patch) -> Step {
-        match self.context.patch::<Volume>(&volume.meta.key, patch).await {
-            Ok(Some(now)) if now.meta.is_deleting() && now.meta.finalizers.is_empty() => {
-                // The last finalizer was ours: that write was its end.
+        match self.context.client.patch::<Volume>(Volume::KIND, &volume.meta.key, patch).await {
+            // The last finalizer was ours: that write was its end. The answer has no revision of its own, so that a cache
+            // would take it for old news.
+            Ok(now) if now.meta.is_deleting() && now.meta.finalizers.is_empty() => {
                 self.context.gone::<Volume>(&now.meta);
                 Step::Continue(())
             }
-            Ok(_) => Step::Continue(()),
+            Ok(now) => {
+                self.context.cache::<Volume>().wrote(now);
+                Step::Continue(())
+            }
             Err(error) => self.again(volume, error).await,
         }
     }
