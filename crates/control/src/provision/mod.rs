@@ -12,6 +12,7 @@
 mod engine;
 mod intent;
 pub mod journal;
+mod wish;
 
 use std::fmt;
 use std::future::Future;

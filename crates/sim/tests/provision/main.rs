@@ -4,6 +4,7 @@
 mod crash;
 mod deletion;
 mod intents;
+mod nfs;
 mod outcomes;
 mod rig;
 mod storage;

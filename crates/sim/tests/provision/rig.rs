@@ -44,7 +44,8 @@ pub(crate) fn play<T: Send, F: Future<Output = T>>(scenario: impl FnOnce(Rig) ->
     let play = async |world: World| {
         let user = world.component("user", Fair);
         let user = Process::new(&world, &user, 0).context.client;
-        let rig = Rig { world, storage: Arc::new(Storage::new()), user, lives: AtomicU64::new(0) };
+        let storage = Arc::new(Storage::new(world.journal()));
+        let rig = Rig { world, storage, user, lives: AtomicU64::new(0) };
         rig.class("fast", json!({})).await;
         scenario(rig).await
     };
@@ -155,7 +156,7 @@ impl Rig {
 
     /// What the journal holds, by claim.
     pub(crate) async fn intents(&self) -> Vec<(String, String)> {
-        let labels = Some(format!("{}={DRIVER}", label::INTENTS));
+        let labels = Some(label::INTENTS.text().to_owned());
         let selection = Selection { namespace: Some(NAMESPACE.to_owned()), labels, fields: None };
         let pages = self.user.list::<ConfigMap>(Kind::CONFIG_MAP, &selection, 0, None).await.unwrap().items;
         let entries = pages.into_iter().flat_map(|page| page.data.unwrap_or_default());

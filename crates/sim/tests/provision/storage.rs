@@ -10,6 +10,7 @@ use control::provision::{Failed, Made, Provisioner, Settled, Unplanned, Wish};
 use lifecycle::outcome::Retry;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sim::Journal;
 use tokio::sync::Notify;
 
 pub(crate) const DRIVER: &str = "fake.orlop.dev";
@@ -54,6 +55,7 @@ pub(crate) struct Storage {
     names: Vec<String>,
     state: Mutex<State>,
     killed: Notify,
+    journal: Journal,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -69,9 +71,15 @@ pub(crate) struct Plan {
 }
 
 impl Storage {
-    pub(crate) fn new() -> Self {
+    /// Calls are noted in the world's journal, between the requests.
+    pub(crate) fn new(journal: &Journal) -> Self {
         let state = State { zone: "first".to_owned(), ..State::default() };
-        Self { names: vec![DRIVER.to_owned()], state: Mutex::new(state), killed: Notify::new() }
+        Self {
+            names: vec![DRIVER.to_owned()],
+            state: Mutex::new(state),
+            killed: Notify::new(),
+            journal: journal.clone(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -176,6 +184,7 @@ impl Provisioner for Storage {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Made, Failed> {
+        self.journal.note("storage", "create");
         let turn = {
             let mut state = self.state();
             state.calls.push(Called::Create { name: plan.name.clone(), zone: plan.zone.clone() });
@@ -201,6 +210,7 @@ impl Provisioner for Storage {
 
     async fn delete(&self, volume: &Volume) -> Result<(), Failed> {
         let Source::Csi { handle, .. } = &volume.source else { panic!("not of this storage: {volume:?}") };
+        self.journal.note("storage", "delete");
         let turn = {
             let mut state = self.state();
             state.calls.push(Called::Delete { handle: handle.to_string() });
