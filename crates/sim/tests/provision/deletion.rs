@@ -1,5 +1,6 @@
 //! When a volume goes: spec sidecars 2.11.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::keys::finalizer;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use sim::faults::{Fair, Fate, Refusal};
 use tokio::time::sleep;
 
-use crate::rig::{MINUTE, on_path, play};
+use crate::rig::{Deaf, MINUTE, on_path, play};
 use crate::storage::{DRIVER, Turn};
 
 const OURS: &str = finalizer::EXTERNAL_PROVISIONER.text();
@@ -84,6 +85,29 @@ fn a_released_volume_whose_claim_lives_is_not_deleted() {
         };
         rig.live_beside(Fair, script).await;
         rig.at_rest().await;
+    });
+}
+
+/// A released volume that an administrator gives to another claim, seen late.
+#[test]
+fn a_volume_that_was_freed_meanwhile_is_not_deleted() {
+    play(async |rig| {
+        let uid = rig.claim("c").await;
+        let name = format!("pvc-{uid}");
+        rig.live(Fair, MINUTE).await;
+        rig.delete_claim("c").await;
+        let deaf = Arc::new(Mutex::new(false));
+        let script = async {
+            sleep(MINUTE).await;
+            *deaf.lock().unwrap() = true;
+            rig.release(&name).await;
+            rig.patch(Kind::VOLUME, &Key::cluster(&name), json!({"spec": {"claimRef": null}})).await;
+            rig.set_phase(&name, "Available").await;
+            sleep(60 * MINUTE).await;
+        };
+        // Each event comes ten minutes after the one before: for ten minutes it looks released.
+        rig.live_beside(Deaf::to("persistentvolumes", &deaf), script).await;
+        assert_eq!((rig.storage.deletes(), rig.storage.volumes().len()), (0, 1));
     });
 }
 

@@ -6,10 +6,10 @@ use api::keys::finalizer;
 use api::{ConfigMap, Key, Kind, Volume};
 use runtime::client::Preconditions;
 use serde_json::{Value, json};
-use sim::faults::{Action, Ask, Fair, Fate, Fates, Flow, Refusal, Verdict};
+use sim::faults::{Fair, Fate, Refusal};
 use tokio::time::sleep;
 
-use crate::rig::{MINUTE, NAMESPACE, on_path, play, requests};
+use crate::rig::{Deaf, MINUTE, NAMESPACE, on_path, play, requests};
 use crate::storage::{Called, DRIVER, Turn};
 
 fn page() -> Key {
@@ -111,28 +111,6 @@ fn a_name_that_a_stranger_takes_meanwhile_undoes_what_was_made_1469() {
     });
 }
 
-/// Holds back what the process hears of claims, from a moment on.
-struct Deaf {
-    watches: Vec<u64>,
-    deaf: Arc<Mutex<bool>>,
-}
-
-impl Fates for Deaf {
-    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
-        if ask.action == Action::Watch && ask.path.contains("persistentvolumeclaims") {
-            self.watches.push(ask.number);
-        }
-        Fate::Answered.into()
-    }
-
-    fn event(&mut self, watch: u64) -> Flow {
-        match *self.deaf.lock().unwrap() && self.watches.contains(&watch) {
-            true => Flow::Held(10 * MINUTE),
-            false => Flow::Passes,
-        }
-    }
-}
-
 /// #1469: the claim and its volume are gone, and the cache still shows the claim as it was before it was bound.
 #[test]
 fn upstream_1469_a_claim_that_only_a_stale_cache_shows_gets_no_second_volume() {
@@ -149,7 +127,7 @@ fn upstream_1469_a_claim_that_only_a_stale_cache_shows_gets_no_second_volume() {
             assert_eq!(rig.storage.deletes(), 0, "as far as it knows, the claim lives");
             sleep(100 * MINUTE).await;
         };
-        rig.live_beside(Deaf { watches: Vec::new(), deaf: deaf.clone() }, script).await;
+        rig.live_beside(Deaf::to("persistentvolumeclaims", &deaf), script).await;
         let calls = rig.storage.calls();
         assert_eq!(rig.storage.creates(), 1, "{calls:?}");
         assert_eq!(calls.last(), Some(&Called::Delete { handle: "handle-1".to_owned() }));
@@ -174,7 +152,7 @@ fn upstream_1469_a_served_claim_is_read_before_it_is_served_again() {
             rig.patch(Kind::VOLUME, &key, json!({"metadata": {"finalizers": null}})).await;
             sleep(5 * MINUTE).await;
         };
-        rig.live_beside(Deaf { watches: Vec::new(), deaf: deaf.clone() }, script).await;
+        rig.live_beside(Deaf::to("persistentvolumeclaims", &deaf), script).await;
         assert_eq!(rig.storage.creates(), 1);
         assert_eq!(requests(&rig.world, &["GET", "/persistentvolumeclaims/c", "404"]), 1, "it was looked for");
     });

@@ -86,8 +86,11 @@ fn a_binder_beside_us_asks_without_a_write() {
                 () = engine.run(&stop) => {}
             }
         };
+        let metrics = process.context.metrics.clone();
         process.run(&stop, work).await;
         assert!(rig.volume(&uid).await.is_some(), "woken at once");
+        let counted = r#"controller_persistentvolumeclaim_provision_total{class="fast",source=""} 1"#;
+        assert!(metrics.encode().contains(counted), "2.14");
     });
 }
 

@@ -1,7 +1,7 @@
 //! A world with a provisioner that can die and come back, and a user who also plays the binder's part.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::keys::{annotation, finalizer, label};
@@ -10,7 +10,7 @@ use control::provision::{Engine, Options};
 use runtime::client::{Preconditions, Selection};
 use runtime::{Client, Patch, Stop};
 use serde_json::{Value, json};
-use sim::faults::{Action, Ask, Fair, Fate, Fates, Verdict};
+use sim::faults::{Action, Ask, Fair, Fate, Fates, Flow, Verdict};
 use sim::{Ended, Process, Seed, Setup, World, simulate};
 use tokio::time::sleep;
 
@@ -225,4 +225,33 @@ pub(crate) fn on_path(part: &'static str, times: u64, fate: Fate) -> impl Fates 
 pub(crate) fn requests(world: &World, parts: &[&str]) -> usize {
     let lines = world.journal().lines();
     lines.iter().filter(|line| line.contains(" provisioner ") && parts.iter().all(|part| line.contains(part))).count()
+}
+
+/// Holds back what the process hears of one kind, from a moment on: each event comes ten minutes after the one before.
+pub(crate) struct Deaf {
+    plural: &'static str,
+    watches: Vec<u64>,
+    deaf: Arc<Mutex<bool>>,
+}
+
+impl Deaf {
+    pub(crate) fn to(plural: &'static str, deaf: &Arc<Mutex<bool>>) -> Self {
+        Self { plural, watches: Vec::new(), deaf: deaf.clone() }
+    }
+}
+
+impl Fates for Deaf {
+    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
+        if ask.action == Action::Watch && ask.path.ends_with(self.plural) {
+            self.watches.push(ask.number);
+        }
+        Fate::Answered.into()
+    }
+
+    fn event(&mut self, watch: u64) -> Flow {
+        match *self.deaf.lock().unwrap() && self.watches.contains(&watch) {
+            true => Flow::Held(10 * MINUTE),
+            false => Flow::Passes,
+        }
+    }
 }
