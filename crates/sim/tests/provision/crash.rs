@@ -162,6 +162,32 @@ fn a_deletion_that_was_called_and_not_answered_is_repeated() {
     });
 }
 
+/// Claim and volume go while the end of the intent still lingers: were it not written first, the next process would take
+/// the deleted volume for one that was never made.
+#[test]
+fn a_volume_is_not_deleted_before_its_intent_is_closed() {
+    let writes = at_every_write(async |rig, number, fate| {
+        let uid = rig.claim("c").await;
+        let script = async {
+            sleep(Duration::from_millis(100)).await;
+            rig.delete_claim("c").await;
+            if let Some(volume) = rig.volume(&uid).await {
+                rig.release(volume.name()).await;
+            }
+            sleep(MINUTE).await;
+        };
+        let end = rig.live_beside(at_write(number, fate), script).await;
+        if end == End::Crashed && rig.get::<api::Claim>(&api::Key::namespaced("default", "c")).await.is_some() {
+            rig.delete_claim("c").await;
+        }
+        let emptied = rig.storage.deletes() > 0;
+        wind_up(rig, None, &uid).await;
+        assert!(!emptied || rig.storage.creates() == 1, "it was made again: {:?}", rig.storage.calls());
+        end
+    });
+    assert_eq!(writes, 5, "the intent, the volume, the intent's end, the object, the finalizer");
+}
+
 /// A claim that goes at any moment while its volume is being made slowly.
 #[test]
 fn a_claim_may_go_at_any_moment() {

@@ -4,12 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use api::keys::finalizer;
 use api::{ConfigMap, Key, Kind, Volume};
+use control::provision::{Engine, Options, Provisioner as _};
+use runtime::Stop;
 use runtime::client::Preconditions;
 use serde_json::{Value, json};
+use sim::Process;
 use sim::faults::{Fair, Fate, Refusal};
 use tokio::time::sleep;
 
-use crate::rig::{Deaf, MINUTE, NAMESPACE, on_path, play, requests};
+use crate::rig::{Deaf, End, MINUTE, NAMESPACE, on_path, play, requests};
 use crate::storage::{Called, DRIVER, Turn};
 
 fn page() -> Key {
@@ -180,5 +183,40 @@ fn upstream_1469_a_volume_made_beside_an_object_of_another_handle_is_deleted() {
         assert_eq!(rig.volumes().await.len(), 1, "the first one stays");
         assert_eq!(rig.intents().await, []);
         assert_eq!(requests(&rig.world, &["DELETE", "/persistentvolumes"]), 0);
+    });
+}
+
+/// A process that waited for its turn with a cache from before: the volume that it still sees is not the one that was begun.
+#[test]
+fn a_successor_with_an_old_cache_does_not_take_an_earlier_volume_for_the_one_that_was_begun() {
+    play(async |rig| {
+        let deaf = Arc::new(Mutex::new(false));
+        let uid = rig.claim("c").await;
+        let key = Key::cluster(&format!("pvc-{uid}"));
+        rig.live(Fair, MINUTE).await;
+        let component = rig.world.component("successor", Deaf::to("persistentvolumes", &deaf));
+        let process = Process::new(&rig.world, &component, 1);
+        let caches = process.context.caches.clone();
+        let engine = Engine::new(&process.context, rig.storage.clone(), Options::new("fake_host_2", NAMESPACE));
+        let stop = Stop::never();
+        let work = async {
+            caches.synced().await;
+            *deaf.lock().unwrap() = true;
+            // The volume goes in order and its claim stays, so that the claim gets another one.
+            rig.release(key.name()).await;
+            rig.storage.delete(&rig.volume(&uid).await.unwrap()).await.unwrap();
+            rig.user.delete::<Volume>(&key, &Preconditions::default()).await.unwrap();
+            rig.patch(Kind::VOLUME, &key, json!({"metadata": {"finalizers": null}})).await;
+            rig.storage.will_create([Turn::Kills]);
+            assert_eq!(rig.live(Fair, MINUTE).await, End::Killed);
+            assert_eq!(rig.storage.volumes().len(), 1, "the second one is made, and nobody was told");
+            tokio::select! {
+                () = sleep(5 * MINUTE) => {}
+                () = engine.run(&stop) => {}
+            }
+        };
+        Box::pin(process.run(&stop, Box::pin(work))).await;
+        assert!(rig.volume(&uid).await.is_some(), "it is stored");
+        rig.at_rest().await;
     });
 }

@@ -73,7 +73,8 @@ impl Rig {
                 () = engine.run(&stop) => End::Stopped,
             }
         };
-        match component.run(process.run(&stop, work)).await {
+        // On the heap: lives may be nested, and a test's stack is small.
+        match component.run(Box::pin(process.run(&stop, Box::pin(work)))).await {
             Ended::Finished(end) => end,
             Ended::Crashed => End::Crashed,
         }
