@@ -46,7 +46,8 @@ async fn claim(rig: &Rig, name: &str) -> Uid {
 
 /// What is on the share, records apart.
 fn listed(root: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(root).expect("the share is there").flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
     names.sort();
     names

@@ -86,12 +86,12 @@ impl Rig {
         for (key, value) in patch.as_object().into_iter().flatten() {
             body[key] = value.clone();
         }
-        self.user.create::<Value>(Kind::STORAGE_CLASS, None, &body).await.unwrap();
+        self.user.create::<Value>(Kind::STORAGE_CLASS, None, &body).await.expect("the user's request is answered");
     }
 
     pub(crate) async fn delete_class(&self, name: &str) {
         let key = Key::cluster(name);
-        self.user.delete::<api::Class>(&key, &Preconditions::default()).await.unwrap();
+        self.user.delete::<api::Class>(&key, &Preconditions::default()).await.expect("the user's request is answered");
     }
 
     /// A claim that the binder asks us to serve.
@@ -104,7 +104,11 @@ impl Rig {
             "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
                 "resources": {"requests": {"storage": "1Gi"}}}});
-        let claim = self.user.create::<Claim>(Kind::CLAIM, Some(NAMESPACE), &body).await.unwrap();
+        let claim = self
+            .user
+            .create::<Claim>(Kind::CLAIM, Some(NAMESPACE), &body)
+            .await
+            .expect("the user's request is answered");
         claim.uid().clone()
     }
 
@@ -121,13 +125,13 @@ impl Rig {
     }
 
     pub(crate) async fn patch(&self, kind: Kind, key: &Key, patch: Value) {
-        self.user.patch::<Value>(kind, key, &Patch::Merge(patch)).await.unwrap();
+        self.user.patch::<Value>(kind, key, &Patch::Merge(patch)).await.expect("the user's request is answered");
     }
 
     /// Deletes a claim for good, as its protection would after its last user.
     pub(crate) async fn delete_claim(&self, name: &str) {
         let key = Key::namespaced(NAMESPACE, name);
-        self.user.delete::<Claim>(&key, &Preconditions::default()).await.unwrap();
+        self.user.delete::<Claim>(&key, &Preconditions::default()).await.expect("the user's request is answered");
         self.patch(Kind::CLAIM, &key, json!({"metadata": {"finalizers": null}})).await;
         assert!(self.get::<Claim>(&key).await.is_none());
     }
@@ -141,7 +145,10 @@ impl Rig {
 
     pub(crate) async fn set_phase(&self, volume: &str, phase: &str) {
         let patch = Patch::Merge(json!({"status": {"phase": phase}}));
-        self.user.patch_status::<Value>(Kind::VOLUME, &Key::cluster(volume), &patch).await.unwrap();
+        self.user
+            .patch_status::<Value>(Kind::VOLUME, &Key::cluster(volume), &patch)
+            .await
+            .expect("the user's request is answered");
     }
 
     /// What the binder and the volume's protection do when the claim is gone.
@@ -152,21 +159,35 @@ impl Rig {
     }
 
     pub(crate) async fn volumes(&self) -> Vec<Volume> {
-        self.user.list(Kind::VOLUME, &Selection::default(), 0, None).await.unwrap().items
+        self.user
+            .list(Kind::VOLUME, &Selection::default(), 0, None)
+            .await
+            .expect("the user's request is answered")
+            .items
     }
 
     /// What the journal holds, by claim.
     pub(crate) async fn intents(&self) -> Vec<(String, String)> {
         let labels = Some(label::INTENTS.text().to_owned());
         let selection = Selection { namespace: Some(NAMESPACE.to_owned()), labels, fields: None };
-        let pages = self.user.list::<ConfigMap>(Kind::CONFIG_MAP, &selection, 0, None).await.unwrap().items;
+        let pages = self
+            .user
+            .list::<ConfigMap>(Kind::CONFIG_MAP, &selection, 0, None)
+            .await
+            .expect("the user's request is answered")
+            .items;
         let entries = pages.into_iter().flat_map(|page| page.data.unwrap_or_default());
         entries.map(|(key, text)| (key.to_string(), text.to_string())).collect()
     }
 
     /// The reasons of all events about an object, sorted.
     pub(crate) async fn events(&self, about: &str) -> Vec<String> {
-        let events = self.user.list::<Value>(Kind::EVENT, &Selection::default(), 0, None).await.unwrap().items;
+        let events = self
+            .user
+            .list::<Value>(Kind::EVENT, &Selection::default(), 0, None)
+            .await
+            .expect("the user's request is answered")
+            .items;
         let about = events.iter().filter(|event| event["involvedObject"]["name"] == about);
         let mut reasons: Vec<String> = about.filter_map(|event| event["reason"].as_str().map(str::to_owned)).collect();
         reasons.sort();
@@ -250,7 +271,7 @@ impl Fates for Deaf {
     }
 
     fn event(&mut self, watch: u64) -> Flow {
-        match *self.deaf.lock().unwrap() && self.watches.contains(&watch) {
+        match *self.deaf.lock().expect("nobody panicked with it") && self.watches.contains(&watch) {
             true => Flow::Held(10 * MINUTE),
             false => Flow::Passes,
         }

@@ -83,7 +83,7 @@ impl Storage {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        self.state.lock().expect("nobody panicked with it")
     }
 
     pub(crate) fn will_plan(&self, answers: impl IntoIterator<Item = Unplanned>) {
