@@ -10,5 +10,6 @@ pub mod migration;
 pub mod outcome;
 pub mod protect;
 pub mod release;
+pub mod schedule;
 
 pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};
