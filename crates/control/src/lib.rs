@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`bind`] | claims and volumes find each other, and part; reclaim by plugins of this process |
 //! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
+//! | [`schedule`] | pods get the node that their volumes can be reached from |
 //! | [`handoff`] | a binder and a provisioner in one process tell each other what annotations would say |
 //!
 //! # Invariants
@@ -17,6 +18,7 @@ mod context;
 pub mod handoff;
 mod notices;
 pub mod provision;
+pub mod schedule;
 
 pub use context::{Context, Live};
 pub use notices::Notices;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{Claim, Key, Uid, Word};
 
-use super::capacity::{Freed, Ledger};
+pub use super::capacity::Freed;
+use super::capacity::Ledger;
 use super::{Cluster, Moment};
 use crate::bind::shelf::Shelf;
 
@@ -71,11 +72,18 @@ pub struct Book {
     by_node: BTreeMap<Word, BTreeSet<Key>>,
     /// Free volumes that are promised, and to how many pods of the same claim.
     promised: BTreeMap<Word, usize>,
+    /// How often a volume for a claim could not be made for a node.
+    failures: BTreeMap<Uid, BTreeMap<Word, u32>>,
 }
 
 impl Book {
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// The pods that are meant for a node.
+    pub fn pods(&self) -> Vec<Key> {
+        self.assigned.keys().cloned().collect()
     }
 
     pub fn assignment(&self, pod: &Key) -> Option<&Assignment> {
@@ -149,6 +157,22 @@ impl Book {
         freed.into_iter().map(|Freed(class)| class).collect()
     }
 
+    /// The plan of a pod has failed. The choice is always the same for the same state, so that without this the same node
+    /// would be tried for ever, though another may do.
+    pub fn failed(&mut self, pod: &Key) {
+        let Some(assignment) = self.assigned.get(pod) else { return };
+        for step in assignment.steps.iter().filter(|step| step.means == Means::Make) {
+            let failures = self.failures.entry(step.uid.clone()).or_default();
+            *failures.entry(assignment.node.clone()).or_default() += 1;
+        }
+    }
+
+    /// How often volumes for these claims could not be made for a node.
+    pub(super) fn failures<'a>(&self, claims: impl Iterator<Item = &'a Uid>, node: &str) -> u32 {
+        let node = Word::new(node);
+        claims.filter_map(|claim| self.failures.get(claim)?.get(&node)).sum()
+    }
+
     fn keep_less(&mut self, volume: &Word) {
         if let Some(count) = self.promised.get_mut(volume) {
             *count -= 1;
@@ -163,6 +187,7 @@ impl Book {
         let planned = matches!(self.promise(claim.key()), Some(Promise::Node(_)));
         match (claim.volume_name.is_empty(), claim.selected_node()) {
             (false, _) => {
+                self.failures.remove(&claim.meta.uid);
                 self.ledger.made(&claim.meta, now);
                 None
             }
@@ -177,6 +202,7 @@ impl Book {
 
     /// A claim is gone.
     pub fn gone(&mut self, claim: &Claim) -> Option<Freed> {
+        self.failures.remove(&claim.meta.uid);
         self.ledger.forget(&claim.meta.uid)
     }
 }

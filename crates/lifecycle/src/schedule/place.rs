@@ -1,8 +1,9 @@
 //! Which node a pod goes to, and how each of its claims gets its volume there (spec controllers 5.1 to 5.5).
 //!
 //! Every node is asked in upstream's order: the node itself, pods that share a claim, limits, volumes, zones. The first
-//! that refuses gives its reasons. Of the nodes that are left, the one with the best storage score is taken, then the one
-//! with the fewest volumes, the fewest pods, and the smallest name: the same state always gives the same node.
+//! that refuses gives its reasons. Of the nodes that are left, the one where the fewest attempts have failed is taken, then
+//! the one with the best storage score, the fewest volumes, the fewest pods, and the smallest name: the same state always
+//! gives the same node.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,7 +150,8 @@ impl<'a> Look<'a> {
         };
         let best = found.into_iter().min_by_key(|(node, offer)| {
             let (volumes, pods) = crowd(node);
-            (Reverse(offer.score), volumes, pods, Word::new(node.name()))
+            let failures = self.book.failures(self.wants.iter().map(|want| want.claim.uid()), node.name());
+            (failures, Reverse(offer.score), volumes, pods, Word::new(node.name()))
         });
         best.map(|(node, offer)| (Word::new(node.name()), offer.steps)).ok_or(tally)
     }

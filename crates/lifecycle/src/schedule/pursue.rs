@@ -20,7 +20,7 @@ use crate::decision::{Decision, Notice, Reason, Standing};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// The volume names the claim, exactly as the binder's W1 would have it.
-    Bond { volume: Target, claim: Key, uid: Uid, claim_revision: Revision },
+    Bond { volume: Target, claim: Key, uid: Uid },
     /// The claim is meant for the node: whoever makes volumes of its class makes one there.
     Pin { claim: Key, uid: Uid, revision: Revision, node: Word },
     /// The pod goes to the node.
@@ -176,8 +176,8 @@ fn bond(step: &mut Step, claim: &Claim, name: Word, place: &Node, cluster: &dyn 
         Some(reference) if !reference.designates(claim) => Part::Fails(Because::Taken { volume: name }),
         None if ours && !step.asked => match available(claim, &volume) {
             true => {
-                let (key, uid, claim_revision) = (claim.key().clone(), claim.uid().clone(), claim.meta.revision);
-                let action = Action::Bond { volume: Target::of(&volume.meta), claim: key, uid, claim_revision };
+                let (key, uid) = (claim.key().clone(), claim.uid().clone());
+                let action = Action::Bond { volume: Target::of(&volume.meta), claim: key, uid };
                 Part::Acts(Because::Bonding { claim: claim.name().into(), volume: name }, action)
             }
             false => Part::Fails(Because::Taken { volume: name }),
