@@ -1,9 +1,12 @@
 //! `orlop`: Kubernetes storage in one program.
 
 mod api;
+mod controllers;
 mod csi;
 mod data;
 mod driver;
+mod process;
+mod scheduler;
 
 use std::process::ExitCode;
 
@@ -26,6 +29,8 @@ enum Command {
     Salvage(data::SalvageArgs),
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
+    Controllers(Box<controllers::Args>),
+    Scheduler(Box<scheduler::Args>),
     FreezeGuard(driver::GuardArgs),
 }
 
@@ -38,6 +43,8 @@ fn main() -> ExitCode {
         Command::Salvage(args) => data::salvage(&args),
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
+        Command::Controllers(args) => controllers::run(*args),
+        Command::Scheduler(args) => scheduler::run(*args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

@@ -5,6 +5,8 @@
 //! | [`bind`] | claims and volumes find each other, and part; reclaim by plugins of this process |
 //! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
 //! | [`schedule`] | pods get the node that their volumes can be reached from |
+//! | [`protect`] | what is in use does not go away |
+//! | [`ephemeral`] | claims that are made for a pod |
 //! | [`handoff`] | a binder and a provisioner in one process tell each other what annotations would say |
 //!
 //! # Invariants
@@ -15,8 +17,11 @@
 
 pub mod bind;
 mod context;
+pub mod ephemeral;
 pub mod handoff;
+mod index;
 mod notices;
+pub mod protect;
 pub mod provision;
 pub mod schedule;
 

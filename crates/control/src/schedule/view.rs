@@ -7,8 +7,8 @@ use lifecycle::schedule::Cluster;
 use runtime::cache::Lookup;
 use runtime::{Cache, Index};
 
-use crate::bind::PODS_BY_CLAIM;
 use crate::context::Context;
+use crate::index::PODS_BY_CLAIM;
 
 #[derive(Debug, Clone)]
 pub(super) struct View {
