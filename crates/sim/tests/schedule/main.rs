@@ -7,7 +7,7 @@ mod races;
 mod rig;
 mod turns;
 
-use rig::{Rig, claim, class, claimed, in_rig, node, pod, volume};
+use rig::{claim, claimed, class, in_rig, node, pod, volume};
 use serde_json::json;
 
 #[test]
@@ -62,7 +62,7 @@ fn a_node_that_comes_or_is_opened_wakes_those_who_wait_5_8() {
         shut["spec"] = json!({"unschedulable": true});
         rig.create(shut).await;
         rig.unscheduled("p", "0/1 nodes are available: 1 node(s) were unschedulable.").await;
-        rig.patch("nodes", "a", json!({"spec": {"unschedulable": null, "taints": null}})).await;
+        rig.open("a").await;
         rig.scheduled("p").await;
     });
 }

@@ -137,7 +137,13 @@ impl Rig {
     pub(crate) async fn nodes(&self, names: &[&str]) {
         for name in names {
             self.create(node(name)).await;
+            self.open(name).await;
         }
+    }
+
+    /// A new node is tainted until somebody says that it is ready.
+    pub(crate) async fn open(&self, name: &str) {
+        self.patch("nodes", name, json!({"spec": {"taints": null, "unschedulable": null}})).await;
     }
 
     pub(crate) async fn get(&self, plural: &str, name: &str) -> Value {
@@ -180,14 +186,16 @@ impl Rig {
 
     /// Waits until an object is as it should be.
     pub(crate) async fn until(&self, plural: &str, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + Duration::from_secs(3600);
+        let end = Instant::now() + Duration::from_secs(1800);
+        let mut wait = Duration::from_millis(20);
         loop {
             let object = self.get(plural, name).await;
             if holds(&object) {
                 return object;
             }
             assert!(Instant::now() < end, "never {what}: {object:#}\n{:#?}", self.journal());
-            sleep(Duration::from_millis(20)).await;
+            sleep(wait).await;
+            wait = (wait * 2).min(Duration::from_secs(2));
         }
     }
 
@@ -238,7 +246,7 @@ impl Rig {
     }
 
     pub(crate) fn journal(&self) -> Vec<String> {
-        self.journal.lines().into_iter().filter(|line| !line.contains("GET ") && !line.contains("/events")).collect()
+        self.journal.lines().into_iter().filter(|line| is_news(line)).collect()
     }
 
     /// How often a component has written, events apart.
@@ -256,7 +264,7 @@ impl Rig {
             for claim in self.list("persistentvolumeclaims").await {
                 self.make(&claim).await;
             }
-            sleep(Duration::from_millis(50)).await;
+            sleep(Duration::from_millis(250)).await;
         }
     }
 
@@ -335,4 +343,9 @@ pub(crate) fn pod(name: &str, claims: &[&str]) -> Value {
         "spec": {"automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0, "volumes": volumes,
                  "containers": [{"name": "c", "image": "i"}]},
     })
+}
+
+/// Reads, watches and events are not what a test is about.
+fn is_news(line: &str) -> bool {
+    !["GET ", "/events", "BOOKMARK", "ADDED", "MODIFIED", "DELETED", "ended by the server"].iter().any(|word| line.contains(word))
 }

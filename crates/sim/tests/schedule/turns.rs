@@ -5,7 +5,7 @@ use std::time::Duration;
 use control::schedule::Options;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, claim, class, in_faulty_rig, in_rig, node, pod, volume};
+use crate::rig::{Rig, claim, class, in_faulty_rig, in_rig, pod, volume};
 
 const SELECTED: &str = "volume.kubernetes.io/selected-node";
 
@@ -67,7 +67,7 @@ fn a_node_that_goes_away_frees_its_claims_k1_weakness_29() {
         rig.create(claim("c", "1Gi")).await;
         rig.create(pod("p", &["c"])).await;
         meant_for(&rig, "c", "a").await;
-        rig.create(node("b")).await;
+        rig.nodes(&["b"]).await;
         rig.delete_node("a").await;
         meant_for(&rig, "c", "b").await;
         rig.sleep(false);
