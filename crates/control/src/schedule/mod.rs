@@ -132,11 +132,7 @@ impl Inner {
     /// Whether this pod wants a node from us, now.
     fn is_ours(&self, pod: &Pod) -> bool {
         let named = if pod.scheduler.is_empty() { DEFAULT_NAME } else { &pod.scheduler };
-        *named == *self.options.name
-            && !pod.scheduled()
-            && !pod.terminated()
-            && !pod.meta.is_deleting()
-            && !pod.gated
+        *named == *self.options.name && !pod.scheduled() && !pod.terminated() && !pod.meta.is_deleting() && !pod.gated
     }
 
     /// A time of leading begins: what an earlier one planned is not ours any more, somebody else may have decided since.

@@ -53,7 +53,9 @@ async fn round(inner: &Inner, pod: &Arc<Pod>) -> Result<Next, Error> {
     match inner.decide(pod) {
         Decided::Place(verdict) => match verdict.actions.into_iter().next() {
             Some(place::Action::Unpin { claim, uid, revision, node, why }) => {
-                if why == Why::NodeGone && let Live::Found(_) = inner.context.read::<Node>(&Key::cluster(&node)).await? {
+                if why == Why::NodeGone
+                    && let Live::Found(_) = inner.context.read::<Node>(&Key::cluster(&node)).await?
+                {
                     return Ok(Next::Again);
                 }
                 let patch = writes::selected_node(&uid, revision, None);
@@ -185,12 +187,7 @@ async fn again<T: api::Object + Clone>(inner: &Inner, key: &Key, written: Result
     Ok(Next::Again)
 }
 
-async fn act(
-    inner: &Inner,
-    pod: &Arc<Pod>,
-    action: pursue::Action,
-    because: &pursue::Because,
-) -> Result<Next, Error> {
+async fn act(inner: &Inner, pod: &Arc<Pod>, action: pursue::Action, because: &pursue::Because) -> Result<Next, Error> {
     match action {
         pursue::Action::Bond { volume, claim, uid } => {
             let Some(owner) = inner.view.claim(&claim).filter(|owner| owner.meta.uid == uid) else {

@@ -24,6 +24,7 @@
 pub mod book;
 mod capacity;
 mod cluster;
+mod draft;
 mod limits;
 mod node;
 pub mod place;

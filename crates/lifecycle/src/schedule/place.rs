@@ -10,15 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use api::keys::provisioner;
-use api::{AccessMode, Class, Key, Node, Pod, Revision, Uid, Volume, Word};
+use api::{AccessMode, Class, Key, Node, Pod, Revision, Uid, Word};
 
-use super::book::{Assignment, Book, Means, Stage, Step};
-use super::capacity::{Rooms, Takes};
+use super::book::{Assignment, Book, Stage, Step};
+use super::capacity::Rooms;
+use super::draft::{self, Found, Reserved};
 use super::refusal::{Refusal, Tally};
 use super::wants::{self, Hold, State, Unready, Want};
 use super::{Cluster, Moment, limits, node};
-use crate::bind::shelf::{Offer, On};
 use crate::decision::{Decision, Notice, Reason, Standing};
 use crate::migration;
 
@@ -96,19 +95,6 @@ struct Look<'a> {
     now: Moment,
 }
 
-/// What a node would do for the pod.
-struct Found {
-    steps: Vec<Step>,
-    score: u64,
-}
-
-/// What the claims of one class ask for, and of how much.
-#[derive(Debug, Clone, Copy, Default)]
-struct Share {
-    asked: i64,
-    of: i64,
-}
-
 impl<'a> Look<'a> {
     fn new(pod: &'a Pod, wants: &'a [Want], cluster: &'a dyn Cluster, book: &'a Book, now: Moment) -> Self {
         let in_use = wants.iter().any(|want| exclusive(want) && used_by_another(pod, want, cluster, book));
@@ -174,133 +160,10 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// F1 to F4. Reasons add up, but for the one that makes the others pointless.
     fn volumes(&self, place: &Node) -> Result<Found, Vec<Refusal>> {
-        let labels = &place.meta.labels;
-        let (mut refusals, mut steps) = (Vec::new(), Vec::new());
-        for want in self.wants {
-            let State::Bound { volume } = &want.state else { continue };
-            match volume {
-                None => return Err(vec![Refusal::VolumeGone]),
-                Some(volume) if volume.reachable_from(place.name(), labels) => steps.push(step(want, Means::Bound)),
-                Some(_) => refusals.push(Refusal::VolumeElsewhere),
-            }
-        }
-        let mut shares = BTreeMap::new();
-        match self.delayed(place, &mut shares) {
-            Ok(more) => steps.extend(more),
-            Err(refusal) => refusals.push(refusal),
-        }
-        if refusals.is_empty() {
-            steps.sort_by(|a, b| a.means.cmp(&b.means).then_with(|| a.claim.cmp(&b.claim)));
-            return Ok(Found { steps, score: score(&shares) });
-        }
-        refusals.dedup();
-        Err(refusals)
+        let reserved = Reserved { rooms: &self.rooms, taken: &self.taken, shelf: &self.book.shelf };
+        draft::volumes(place, self.wants, &reserved)
     }
-
-    /// F2 to F4: each delayed claim, the smallest first.
-    fn delayed(&self, place: &Node, shares: &mut BTreeMap<Word, Share>) -> Result<Vec<Step>, Refusal> {
-        let mut waiting: Vec<(&Want, &Class, &Hold)> = Vec::new();
-        for want in self.wants {
-            if let State::Delayed { class, hold } = &want.state {
-                waiting.push((want, class, hold));
-            }
-        }
-        // F2 first: a claim that is meant for another node ends the matter, whatever else could be found.
-        let apart = |hold: &Hold| matches!(hold, Hold::Node(node) if **node != *place.name());
-        if waiting.iter().any(|(_, _, hold)| apart(hold)) {
-            return Err(Refusal::NothingToBind);
-        }
-        waiting.sort_by_key(|(want, _, _)| (want.claim.request_bytes(), want.claim.key().clone()));
-        let (mut taken, mut steps, mut left) = (self.taken.clone(), Vec::new(), Vec::new());
-        let on = On { name: place.name(), labels: &place.meta.labels };
-        for (want, class, hold) in waiting {
-            match hold {
-                Hold::Node(_) => steps.push(step(want, Means::Make)),
-                Hold::Volume(volume) if !volume.reachable_from(on.name, on.labels) => {
-                    return Err(Refusal::VolumeElsewhere);
-                }
-                Hold::Volume(volume) => steps.push(step(want, held(want, volume))),
-                Hold::Nothing => match self.book.shelf.offer_on(&want.claim, on, &taken) {
-                    Offer::Free(volume) => {
-                        let name = Word::new(volume.name());
-                        taken.insert(name.clone());
-                        share(shares, class, want, volume.capacity_bytes());
-                        steps.push(step(want, Means::Volume { volume: name }));
-                    }
-                    Offer::Designated(_) | Offer::Unsuitable(..) | Offer::Nothing => left.push((want, class)),
-                },
-            }
-        }
-        // 5.4: with volumes that exist, only those are compared.
-        let mut none = BTreeMap::new();
-        let shares = if shares.is_empty() { shares } else { &mut none };
-        let mut takes: BTreeMap<Word, Takes> = BTreeMap::new();
-        for (want, class) in left {
-            self.makeable(place, want, class, &mut takes, shares)?;
-            steps.push(step(want, Means::Make));
-        }
-        Ok(steps)
-    }
-
-    /// F4: somebody makes volumes of the class, for this node, and there is room.
-    fn makeable(
-        &self,
-        place: &Node,
-        want: &Want,
-        class: &Class,
-        takes: &mut BTreeMap<Word, Takes>,
-        shares: &mut BTreeMap<Word, Share>,
-    ) -> Result<(), Refusal> {
-        let labels = &place.meta.labels;
-        if matches!(&*class.provisioner, "" | provisioner::NONE) {
-            return Err(Refusal::NothingToBind);
-        }
-        let allowed = &class.allowed_topologies;
-        if !allowed.is_empty() && !allowed.iter().any(|term| term.matches(labels)) {
-            return Err(Refusal::NothingToBind);
-        }
-        let bytes = want.claim.request_bytes();
-        let name = Word::new(class.name());
-        let Some(rooms) = self.rooms.get(&name).filter(|_| bytes > 0) else { return Ok(()) };
-        let room = rooms.take(labels, bytes, takes.entry(name).or_default()).ok_or(Refusal::NoRoom)?;
-        share(shares, class, want, 0);
-        // Assigned, not summed: the claims of a class share one room.
-        if let Some(share) = shares.get_mut(&Word::new(class.name())) {
-            share.of = room.capacity.as_ref().or(room.limit()).map_or(0, api::Amount::bytes);
-        }
-        Ok(())
-    }
-}
-
-fn held(want: &Want, volume: &Volume) -> Means {
-    let name = Word::new(volume.name());
-    match volume.designates(&want.claim) {
-        true => Means::Designated { volume: name },
-        // Promised to another pod with the same claim: whoever comes first writes it.
-        false => Means::Volume { volume: name },
-    }
-}
-
-fn step(want: &Want, means: Means) -> Step {
-    Step { claim: want.claim.key().clone(), uid: want.claim.uid().clone(), means, asked: false }
-}
-
-fn share(shares: &mut BTreeMap<Word, Share>, class: &Class, want: &Want, of: i64) {
-    let share = shares.entry(Word::new(class.name())).or_default();
-    share.asked = share.asked.saturating_add(want.claim.request_bytes());
-    share.of = share.of.saturating_add(of);
-}
-
-/// 5.4 with the default shape: the less of the room is asked for, the better; the mean over the classes.
-fn score(shares: &BTreeMap<Word, Share>) -> u64 {
-    let free = |share: &Share| match share.of > 0 && share.asked <= share.of {
-        true => 100 - u64::try_from(i128::from(share.asked) * 100 / i128::from(share.of)).unwrap_or(100),
-        false => 0,
-    };
-    let count = u64::try_from(shares.len()).unwrap_or(1).max(1);
-    (shares.values().map(free).sum::<u64>() * 2 + count) / (2 * count)
 }
 
 /// VolumeRestrictions: only one pod may have it. Claims made for a pod are that pod's anyway.

@@ -141,10 +141,9 @@ impl fmt::Display for Unready {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { claim } => write!(f, "persistentvolumeclaim \"{claim}\" not found"),
-            Self::NotYetMade { claim } => write!(
-                f,
-                "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{claim}\""
-            ),
+            Self::NotYetMade { claim } => {
+                write!(f, "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{claim}\"")
+            }
             Self::Lost { claim, volume } => {
                 write!(f, "persistentvolumeclaim \"{claim}\" bound to non-existent persistentvolume \"{volume}\"")
             }

@@ -284,7 +284,8 @@ impl Rig {
         }
         if full {
             let revision = &claim["metadata"]["resourceVersion"];
-            let patch = json!({"metadata": {"resourceVersion": revision, "annotations": {annotation::SELECTED_NODE.0: null}}});
+            let patch =
+                json!({"metadata": {"resourceVersion": revision, "annotations": {annotation::SELECTED_NODE.0: null}}});
             let key = key_of(Kind::CLAIM, name);
             // A conflict means that somebody was faster; the next round looks again.
             let _ = self.client.patch::<Value>(Kind::CLAIM, &key, &Patch::Merge(patch)).await;
@@ -293,6 +294,7 @@ impl Rig {
         let size = claim["spec"]["resources"]["requests"]["storage"].as_str().unwrap_or_default();
         let made = format!("pvc-{}", claim["metadata"]["uid"].as_str().unwrap_or_default());
         let mut object = volume(&made, size, Some(node));
+        object["spec"]["accessModes"] = claim["spec"]["accessModes"].clone();
         object["metadata"]["annotations"] = json!({annotation::PROVISIONED_BY.0: "d.example.com"});
         object["spec"]["claimRef"] = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default",
                                             "name": name, "uid": claim["metadata"]["uid"]});
@@ -347,5 +349,7 @@ pub(crate) fn pod(name: &str, claims: &[&str]) -> Value {
 
 /// Reads, watches and events are not what a test is about.
 fn is_news(line: &str) -> bool {
-    !["GET ", "/events", "BOOKMARK", "ADDED", "MODIFIED", "DELETED", "ended by the server"].iter().any(|word| line.contains(word))
+    !["GET ", "/events", "BOOKMARK", "ADDED", "MODIFIED", "DELETED", "ended by the server"]
+        .iter()
+        .any(|word| line.contains(word))
 }

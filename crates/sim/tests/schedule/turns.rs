@@ -112,7 +112,12 @@ fn a_volume_that_somebody_unbinds_while_a_pod_waits_is_noticed_k4() {
         // Its volume moves out of reach.
         let before = rig.get("persistentvolumes", "v").await;
         let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]});
-        rig.patch("persistentvolumes", "v", json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}})).await;
+        rig.patch(
+            "persistentvolumes",
+            "v",
+            json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}),
+        )
+        .await;
         let elsewhere = "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity.";
         rig.unscheduled("p", elsewhere).await;
         rig.told("p", "FailedScheduling", "binding volumes: pv \"v\" node affinity doesn't match node \"a\"").await;

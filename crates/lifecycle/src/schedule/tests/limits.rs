@@ -44,7 +44,9 @@ fn a_volume_that_is_there_already_takes_no_more_place_5_9() {
 fn what_is_attached_without_a_pod_takes_a_place_5_9() {
     let mut world = world(json!(1));
     let attachment = |volume: Value| -> Attachment {
-        read(json!({"metadata": {"name": "va"}, "spec": {"attacher": "d.example.com", "nodeName": "a", "source": volume}}))
+        read(
+            json!({"metadata": {"name": "va"}, "spec": {"attacher": "d.example.com", "nodeName": "a", "source": volume}}),
+        )
     };
     world.attachments = vec![Arc::new(attachment(json!({"persistentVolumeName": "unknown"})))];
     assert_eq!(world.refusal(&user()), FULL);

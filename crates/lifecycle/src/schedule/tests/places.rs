@@ -106,7 +106,8 @@ fn a_class_without_a_provisioner_needs_a_volume_f4() {
 fn a_class_says_in_which_topologies_volumes_are_made_f4() {
     let mut world = World::new();
     put!(world, claims, claim("c", json!({})));
-    let only = |zone: &str| json!({"allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": [zone]}]}]});
+    let only =
+        |zone: &str| json!({"allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": [zone]}]}]});
     put!(world, classes, class("late", only("b")));
     assert_eq!(world.placed(&pod("p", &["c"], json!({}))), Ok(("b".into(), vec![Means::Make])));
     put!(world, classes, class("late", only("z")));
@@ -183,7 +184,8 @@ fn selectors_affinity_taints_and_cordons_are_obeyed() {
     let node_of = |world: &World, spec: Value| world.placed(&wants(spec)).map(|(node, _)| node);
     assert_eq!(node_of(&world, json!({"nodeSelector": {"zone": "b"}})), Ok("b".into()));
     let term = json!({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]});
-    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
     assert_eq!(node_of(&world, json!({"affinity": affinity})), Ok("b".into()));
     let nowhere = node_of(&world, json!({"nodeSelector": {"zone": "z"}}));
     assert_eq!(nowhere, Err("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.".into()));

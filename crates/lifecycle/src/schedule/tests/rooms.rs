@@ -55,7 +55,11 @@ fn a_topology_without_conditions_reaches_every_node_5_3() {
 fn a_driver_that_does_not_tell_has_room_everywhere_5_3() {
     let mut world = world();
     world.capacities.clear();
-    put!(world, drivers, read::<CsiDriver>(json!({"metadata": {"name": "d.example.com"}, "spec": {"storageCapacity": false}})));
+    put!(
+        world,
+        drivers,
+        read::<CsiDriver>(json!({"metadata": {"name": "d.example.com"}, "spec": {"storageCapacity": false}}))
+    );
     assert!(world.placed(&user()).is_ok());
     world.drivers.clear();
     assert!(world.placed(&user()).is_ok());
@@ -95,7 +99,11 @@ fn pods_in_flight_share_the_room_weakness_22() {
 #[test]
 fn a_claim_that_was_asked_for_before_a_restart_keeps_its_room() {
     let mut world = world();
-    put!(world, claims, claim("d", over(meant_for("b"), json!({"spec": {"resources": {"requests": {"storage": "4Gi"}}}}))));
+    put!(
+        world,
+        claims,
+        claim("d", over(meant_for("b"), json!({"spec": {"resources": {"requests": {"storage": "4Gi"}}}})))
+    );
     assert_eq!(world.refusal(&user()), NO_ROOM);
     // The pod that the claim belongs to is not refused for its own room.
     assert_eq!(world.placed(&pod("q", &["d"], json!({}))), Ok(("b".into(), vec![Means::Make])));
