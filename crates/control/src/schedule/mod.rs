@@ -15,6 +15,7 @@ mod view;
 mod wake;
 mod writes;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -82,6 +83,8 @@ struct Inner {
 struct State {
     book: Book,
     waiting: Waiting,
+    /// How often the plan of a pod was given up.
+    attempts: BTreeMap<Key, u32>,
 }
 
 impl Scheduler {

@@ -24,9 +24,12 @@ const MOST_ROUNDS: usize = 16;
 /// Works on one pod until there is nothing to do for it.
 pub(super) async fn pass(inner: &Inner, key: Key) -> Verdict {
     for _ in 0..MOST_ROUNDS {
-        let Some(pod) = inner.view.pods.get(&key).filter(|pod| inner.is_ours(pod)) else {
-            inner.let_go(&key);
-            return Verdict::Done;
+        let pod = match inner.view.pods.get(&key) {
+            Some(pod) if inner.is_ours(&pod) => pod,
+            other => {
+                inner.let_go(&key, other.as_deref());
+                return Verdict::Done;
+            }
         };
         match round(inner, &pod).await {
             Ok(Next::Again) => {}
@@ -151,13 +154,38 @@ impl Inner {
     }
 
     /// The pod has a node, has ended, or is not ours: nothing is kept for it.
-    fn let_go(&self, key: &Key) {
+    fn let_go(&self, key: &Key, pod: Option<&Pod>) {
         let state = &mut *self.state();
         state.waiting.forget(key);
-        if let Some(assignment) = state.book.assignment(key) {
-            self.notices.forget(&assignment.uid);
-            self.release(state, key);
+        state.attempts.remove(key);
+        let Some(assignment) = state.book.assignment(key) else { return };
+        let arrived = |pod: &&Pod| pod.meta.uid == assignment.uid && *pod.node == *assignment.node;
+        let Some(pod) = pod.filter(arrived) else { return self.release(state, key) };
+        if assignment.stage == Stage::Preparing {
+            // The answer to our own write was lost.
+            self.tell_scheduled(pod, &assignment.node);
         }
+        // The objects say all of it now, and nothing comes free.
+        let _ = state.book.release(key, &self.view, self.now());
+    }
+
+    fn tell_scheduled(&self, pod: &Pod, node: &Word) {
+        self.count("scheduled");
+        let (namespace, name) = (pod.namespace().into(), pod.name().into());
+        let because = pursue::Because::Assigned { namespace, pod: name, node: node.clone() };
+        if let Some(notice) = because.notice() {
+            self.notices.always(pod, &notice);
+        }
+    }
+
+    /// How long a pod whose plan was given up waits before the next. Each time twice as long, until it has a node: the
+    /// queue would forget its failures while the pod waits for others.
+    fn pause(&self, key: &Key) -> Duration {
+        let mut state = self.state();
+        let attempts = state.attempts.entry(key.clone()).or_default();
+        let doubled = self.options.backoff.start.saturating_mul(1 << (*attempts).min(16));
+        *attempts += 1;
+        self.context.entropy.shorter(doubled.min(self.options.backoff.max), 0.2)
     }
 
     /// Gives up what was kept for a pod, and wakes those who can use it.
@@ -215,7 +243,7 @@ async fn act(inner: &Inner, pod: &Arc<Pod>, action: pursue::Action, because: &pu
                 inner.notices.always(&**pod, &notice);
             }
             explain(inner, pod, "SchedulerError", &because.to_string()).await?;
-            Ok(Next::Rest(Verdict::Failed(because.to_string())))
+            Ok(Next::Rest(Verdict::Again(inner.pause(&pod.meta.key))))
         }
     }
 }
@@ -231,24 +259,17 @@ impl Inner {
     }
 }
 
-async fn assign(inner: &Inner, pod: &Arc<Pod>, node: &str) -> Result<Next, Error> {
+async fn assign(inner: &Inner, pod: &Arc<Pod>, node: &Word) -> Result<Next, Error> {
     let key = &pod.meta.key;
     let body = writes::binding(key, &pod.meta.uid, node);
     if let Err(error) = inner.context.client.create_part(api::Kind::POD, key, "binding", &body).await {
         return again::<Pod>(inner, key, Err(error)).await;
     }
-    inner.count("scheduled");
-    let scheduled = {
-        let mut state = inner.state();
-        let Some(assignment) = state.book.assignment_mut(key) else { return Ok(Next::Again) };
+    if let Some(assignment) = inner.state().book.assignment_mut(key) {
         // The answer does not hold the pod. Until the watch brings it, the book knows.
         assignment.stage = Stage::Assigned;
-        let patience = Patience { now: inner.now(), limit: inner.options.bind_timeout };
-        pursue(assignment, pod, &inner.view, patience).because
-    };
-    if let Some(notice) = scheduled.notice() {
-        inner.notices.always(&**pod, &notice);
     }
+    inner.tell_scheduled(pod, node);
     Ok(Next::Rest(Verdict::Done))
 }
 
