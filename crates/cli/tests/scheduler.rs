@@ -74,7 +74,7 @@ async fn prepare(client: &kube::Client) {
     create(client, "/api/v1/nodes", node).await;
     let open = json!({"spec": {"taints": null}});
     ask(client, ("PATCH", "/api/v1/nodes/a"), Some(&open)).await.expect("the server answers");
-    let class = json!({"metadata": {"name": "late"}, "provisioner": "kubernetes.io/no-provisioner",
+    let class = json!({"metadata": {"name": "late"}, "provisioner": "d.example.com",
                        "volumeBindingMode": "WaitForFirstConsumer"});
     create(client, "/apis/storage.k8s.io/v1/storageclasses", class).await;
     let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});

@@ -7,6 +7,7 @@ mod races;
 mod rig;
 mod turns;
 
+use api::keys::{annotation, provisioner};
 use rig::{claim, claimed, class, in_rig, node, pod, volume};
 use serde_json::json;
 
@@ -23,9 +24,9 @@ fn a_pod_waits_for_its_volumes_and_then_goes() {
         assert_eq!(pod["spec"]["nodeName"], "b", "the volume that exists can be reached only from there");
         let held = rig.get("persistentvolumes", "v").await;
         assert_eq!(held["spec"]["claimRef"]["name"], "little");
-        assert_eq!(held["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"], "yes");
+        assert_eq!(held["metadata"]["annotations"][annotation::BOUND_BY_CONTROLLER.0], "yes");
         let made = rig.get("persistentvolumeclaims", "large").await;
-        assert_eq!(made["metadata"]["annotations"]["volume.kubernetes.io/selected-node"], "b");
+        assert_eq!(made["metadata"]["annotations"][annotation::SELECTED_NODE.0], "b");
         let condition = pod["status"]["conditions"].as_array().into_iter().flatten();
         assert!(condition.clone().any(|one| one["type"] == "PodScheduled" && one["status"] == "True"), "{pod}");
         rig.told("p", "Scheduled", "Successfully assigned default/p to b").await;
@@ -42,7 +43,7 @@ fn a_pod_says_why_no_node_will_have_it_and_goes_when_that_changes() {
         rig.create(claim("c", "1Gi")).await;
         rig.unscheduled("p", "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.").await;
         let mut bare = class("late");
-        bare["provisioner"] = json!("kubernetes.io/no-provisioner");
+        bare["provisioner"] = json!(provisioner::NONE);
         rig.create(bare).await;
         let nothing = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind.";
         rig.unscheduled("p", nothing).await;

@@ -1,5 +1,6 @@
 //! Pods that want the same.
 
+use api::keys::provisioner;
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, claim, claimed, class, in_rig, pod, volume};
@@ -17,7 +18,7 @@ fn of_two_pods_one_gets_the_last_volume_and_the_other_the_next_i12() {
     in_rig(|rig| async move {
         rig.nodes(&["a"]).await;
         let mut bare = class("late");
-        bare["provisioner"] = json!("kubernetes.io/no-provisioner");
+        bare["provisioner"] = json!(provisioner::NONE);
         rig.create(bare).await;
         rig.create(claim("c", "1Gi")).await;
         rig.create(claim("d", "1Gi")).await;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use api::keys::{annotation, provisioner};
 use control::schedule::Options;
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, claim, class, in_faulty_rig, in_rig, pod, volume};
 
-const SELECTED: &str = "volume.kubernetes.io/selected-node";
+const SELECTED: &str = annotation::SELECTED_NODE.0;
 
 fn selected(claim: &Value) -> Option<&str> {
     claim["metadata"]["annotations"][SELECTED].as_str()
@@ -43,7 +44,7 @@ fn siblings_of_a_claim_that_cannot_be_made_are_freed_weakness_23() {
         first["metadata"]["annotations"] = json!({SELECTED: "a"});
         rig.create(first).await;
         let mut bare = class("bare");
-        bare["provisioner"] = json!("kubernetes.io/no-provisioner");
+        bare["provisioner"] = json!(provisioner::NONE);
         rig.create(bare).await;
         let mut second = claim("d", "1Gi");
         second["spec"]["storageClassName"] = json!("bare");

@@ -1,3 +1,5 @@
+use api::keys::provisioner;
+
 use super::super::place::Why;
 use super::*;
 use crate::decision::Reason as _;
@@ -86,7 +88,7 @@ fn sizes_that_cross_are_matched_smallest_first_and_no_volume_twice_f3() {
     let mut world = World::new();
     put!(world, volumes, volume("big", over(only_in("b"), json!({"spec": {"capacity": {"storage": "9Gi"}}}))));
     put!(world, volumes, volume("small", only_in("b")));
-    put!(world, classes, class("late", json!({"provisioner": "kubernetes.io/no-provisioner"})));
+    put!(world, classes, class("late", json!({"provisioner": provisioner::NONE})));
     put!(world, claims, claim("large", json!({"spec": {"resources": {"requests": {"storage": "5Gi"}}}})));
     put!(world, claims, claim("little", json!({})));
     let means = vec![volume_means("big"), volume_means("small")];
@@ -97,7 +99,7 @@ fn sizes_that_cross_are_matched_smallest_first_and_no_volume_twice_f3() {
 fn a_class_without_a_provisioner_needs_a_volume_f4() {
     let mut world = World::new();
     put!(world, claims, claim("c", json!({})));
-    put!(world, classes, class("late", json!({"provisioner": "kubernetes.io/no-provisioner"})));
+    put!(world, classes, class("late", json!({"provisioner": provisioner::NONE})));
     let refused = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind.";
     assert_eq!(world.refusal(&pod("p", &["c"], json!({}))), refused);
 }
@@ -135,7 +137,7 @@ fn a_volume_that_names_the_claim_is_waited_for_and_nothing_is_made_instead() {
 #[test]
 fn two_pods_in_flight_never_share_a_volume_13_4_i12() {
     let mut world = World::new();
-    put!(world, classes, class("late", json!({"provisioner": "kubernetes.io/no-provisioner"})));
+    put!(world, classes, class("late", json!({"provisioner": provisioner::NONE})));
     put!(world, volumes, volume("v", json!({})));
     put!(world, claims, claim("c", json!({})));
     put!(world, claims, claim("d", json!({})));
