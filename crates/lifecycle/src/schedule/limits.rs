@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{Claim, Node, Pod, Source, Word};
+use api::{Claim, Node, Pod, Source, Volume, Word};
 
 use super::Cluster;
 use super::book::Book;
@@ -64,11 +64,9 @@ fn held(node: &Node, driver: &Word, cluster: &dyn Cluster, book: &Book) -> BTree
             continue;
         }
         let volume = attachment.volume.as_ref().and_then(|name| cluster.volume(name));
-        held.insert(match volume.as_ref().map(|volume| &volume.source) {
-            Some(Source::Csi { handle, .. }) => handle.clone(),
-            // Attached, though nobody knows what: it takes a place all the same.
-            _ => format!("attachment/{}", attachment.meta.key.name()).into(),
-        });
+        let known = volume.and_then(|volume| identity(&volume)).map(|(_, id)| id);
+        // Attached, though nobody knows what: it takes a place all the same.
+        held.insert(known.unwrap_or_else(|| format!("attachment/{}", attachment.meta.key.name()).into()));
     }
     held
 }
@@ -80,12 +78,19 @@ fn claims<'a>(pod: &'a Pod, cluster: &'a dyn Cluster) -> impl Iterator<Item = st
 /// How a driver counts a claim's volume. One that is not made yet is counted under the claim's name.
 fn counted(claim: &Claim, cluster: &dyn Cluster) -> Option<Counted> {
     if !claim.volume_name.is_empty() {
-        return match &cluster.volume(&claim.volume_name)?.source {
-            Source::Csi { driver, handle } => Some((driver.clone(), handle.clone())),
-            _ => None,
-        };
+        return identity(&*cluster.volume(&claim.volume_name)?);
     }
     let class = cluster.class(claim.class().text())?;
     let driver = migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner);
     Some((Word::new(driver), claim.key().to_string().into()))
+}
+
+/// How a driver counts a volume, also one that it took over from an in-tree plugin.
+fn identity(volume: &Volume) -> Option<Counted> {
+    if let Source::Csi { driver, handle } = &volume.source {
+        return Some((driver.clone(), handle.clone()));
+    }
+    // What cannot be said in a driver's words is no volume of a driver.
+    let source = migration::csi_source(volume).ok()??;
+    Some((Word::new(&source.driver), source.volume_handle.into()))
 }

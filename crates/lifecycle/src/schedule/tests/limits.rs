@@ -84,3 +84,19 @@ fn a_driver_may_ask_that_pods_go_only_where_it_runs_5_9() {
     let refused = "0/1 nodes are available: 1 d.example.com CSI driver is not installed on the node.";
     assert_eq!(world.refusal(&user()), refused);
 }
+
+#[test]
+fn volumes_that_a_driver_took_over_take_its_places_5_9() {
+    let mut world = World::new();
+    world.nodes.remove(&Key::cluster("b"));
+    let driver = json!({"name": "ebs.csi.aws.com", "nodeID": "a", "allocatable": {"count": 1}});
+    put!(world, csi_nodes, read::<CsiNode>(json!({"metadata": {"name": "a"}, "spec": {"drivers": [driver]}})));
+    for name in ["c", "d"] {
+        let source = json!({"spec": {"csi": null, "awsElasticBlockStore": {"volumeID": format!("vol-{name}")}}});
+        put!(world, volumes, volume(&format!("v-{name}"), over(reference(name), source)));
+        put!(world, claims, claim(name, bound_to(&format!("v-{name}"))));
+    }
+    assert!(world.placed(&user()).is_ok());
+    put!(world, pods, pod("other", &["d"], json!({"spec": {"nodeName": "a"}})));
+    assert_eq!(world.refusal(&user()), FULL);
+}
