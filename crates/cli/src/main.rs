@@ -7,6 +7,7 @@ mod data;
 mod demo;
 mod driver;
 mod process;
+mod scheduler;
 mod sidecar;
 mod stack;
 mod up;
@@ -36,6 +37,7 @@ enum Command {
     Csi(Box<csi::Args>),
     Sidecar(Box<sidecar::Args>),
     Controllers(Box<controllers::Args>),
+    Scheduler(Box<scheduler::Args>),
     FreezeGuard(driver::GuardArgs),
 }
 
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Csi(args) => csi::run(*args),
         Command::Sidecar(args) => sidecar::run(*args),
         Command::Controllers(args) => controllers::run(*args),
+        Command::Scheduler(args) => scheduler::run(*args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

@@ -10,7 +10,7 @@
 
 mod claim;
 mod metrics;
-mod patches;
+pub(crate) mod patches;
 pub mod plugins;
 mod reclaim;
 mod volume;
