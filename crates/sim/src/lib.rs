@@ -16,8 +16,10 @@
 //! therefore is a bug report.
 
 mod component;
+pub mod driver;
 pub mod faults;
 mod journal;
+pub mod keys;
 mod process;
 mod random;
 mod world;
