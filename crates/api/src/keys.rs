@@ -159,4 +159,6 @@ pub mod provisioner {
     pub const NONE: &str = "kubernetes.io/no-provisioner";
     pub const HOST_PATH: &str = "kubernetes.io/host-path";
     pub const NFS: &str = "kubernetes.io/nfs";
+    pub const CSI: &str = "kubernetes.io/csi";
+    pub const LOCAL: &str = "kubernetes.io/local-volume";
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`bind`] | claims and volumes find each other, and part; reclaim by plugins of this process |
 //! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
+//! | [`protect`] | what is in use does not go away |
+//! | [`ephemeral`] | claims that are made for a pod |
 //! | [`handoff`] | a binder and a provisioner in one process tell each other what annotations would say |
 //!
 //! # Invariants
@@ -14,8 +16,11 @@
 
 pub mod bind;
 mod context;
+pub mod ephemeral;
 pub mod handoff;
+mod index;
 mod notices;
+pub mod protect;
 pub mod provision;
 
 pub use context::{Context, Live};

@@ -116,6 +116,15 @@ pub struct ProvisionMetrics {
     pub delete_duration: Histograms<Class>,
 }
 
+/// `ephemeral_volume_controller_*`.
+#[derive(Debug, Clone)]
+pub struct EphemeralMetrics {
+    /// Claims that were to be made for pods.
+    pub created: Counter,
+    /// Of those, the ones the server did not take.
+    pub create_failed: Counter,
+}
+
 /// Everything that is measured. Clones share one registry.
 #[derive(Clone)]
 pub struct Metrics {
@@ -145,6 +154,8 @@ pub struct Families {
     pub volume_operation_errors: Family<VolumeOperation, Counter>,
     /// `controller_persistentvolume*`.
     pub provision: ProvisionMetrics,
+    /// `ephemeral_volume_controller_*`.
+    pub ephemeral: EphemeralMetrics,
     /// `orlop_api_requests_total`.
     pub requests: Family<Request, Counter>,
     /// `orlop_watch_restarts_total`: watches that had to list again.
@@ -231,6 +242,14 @@ impl Registrar {
         }
     }
 
+    fn ephemeral(&mut self) -> EphemeralMetrics {
+        let create = "ephemeral_volume_controller_create";
+        EphemeralMetrics {
+            created: self.add(create, "Attempts to create a claim for a pod", Counter::default()),
+            create_failed: self.add(&format!("{create}_failures"), "Failed attempts", Counter::default()),
+        }
+    }
+
     fn families(&mut self) -> Families {
         Families {
             calls: self.add(
@@ -248,6 +267,7 @@ impl Registrar {
             ),
             volume_operation_errors: self.add("volume_operation_errors", "Failed operations", Family::default()),
             provision: self.provision(),
+            ephemeral: self.ephemeral(),
             requests: self.add("orlop_api_requests", "Requests to the API server", Family::default()),
             relists: self.add("orlop_watch_restarts", "Watches that had to list again", Family::default()),
             unreadable: self.add("orlop_cache_unreadable", "Objects a cache could not read", Family::default()),

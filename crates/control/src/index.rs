@@ -1,0 +1,33 @@
+//! Indexes that several controllers share: who names a claim, who names an attributes class.
+
+use api::{Claim, Key, Pod, Volume};
+use runtime::Index;
+
+/// Pods by the claims they name, those made for them included; the value is [`Key`]'s text, `NAMESPACE/NAME`.
+pub(crate) const PODS_BY_CLAIM: Index<Pod> = Index {
+    name: "pod-pvc-index",
+    values: |pod, value| {
+        for claim in pod.claims() {
+            value(&claim_of(pod, &claim).to_string());
+        }
+    },
+};
+
+/// Claims by the attributes classes they refer to in any way (spec controllers 8.3).
+pub(crate) const CLAIMS_BY_ATTRIBUTES_CLASS: Index<Claim> =
+    Index { name: "pvc-vac-index", values: |claim, value| lifecycle::protect::classes_of(claim).for_each(value) };
+
+/// Volumes by the attributes class they have.
+pub(crate) const VOLUMES_BY_ATTRIBUTES_CLASS: Index<Volume> = Index {
+    name: "pv-vac-index",
+    values: |volume, value| {
+        if !volume.attributes_class().is_empty() {
+            value(volume.attributes_class());
+        }
+    },
+};
+
+/// The key of a claim that a pod names.
+pub(crate) fn claim_of(pod: &Pod, claim: &str) -> Key {
+    pod.meta.key.sibling(claim)
+}
