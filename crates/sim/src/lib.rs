@@ -22,6 +22,8 @@ mod journal;
 pub mod keys;
 mod process;
 mod random;
+pub mod storage;
+pub mod user;
 mod world;
 
 pub use component::{Component, Ended};

@@ -118,6 +118,12 @@ impl Model {
         how(&mut self.lock().state)
     }
 
+    /// Comes and goes, until the world is calm; then it stays, for ever.
+    pub async fn live_then_rest(&self) {
+        self.live().await;
+        std::future::pending().await
+    }
+
     /// Comes and goes, until the world is calm.
     pub async fn live(&self) {
         let Habits { up, down, .. } = &self.shared.habits;
