@@ -10,7 +10,7 @@ use futures_util::future::{join, join3};
 use runtime::Stop;
 use tokio::time::sleep;
 
-use super::{Company, Layout, Mutation};
+use super::{Company, Layout, Mutation, mutation};
 use crate::driver::Model;
 use crate::faults::{Faults, Seeded};
 use crate::{Ended, Process, World};
@@ -74,15 +74,18 @@ impl Cast {
             if ended == Ended::Crashed {
                 self.crashes.fetch_add(1, Ordering::Relaxed);
             }
+            if self.mutation == Mutation::ForgetIntents {
+                mutation::forget(&self.world).await;
+            }
             sleep(random.between(&(Duration::from_millis(100)..=Duration::from_secs(20)))).await;
         }
     }
 
     async fn work(&self, role: Role, context: &Context) {
         match role {
-            Role::Controllers => controllers(context).await,
+            Role::Controllers => self.controllers(context).await,
             Role::Sidecar => self.sidecar(context).await,
-            Role::Both => drop(join(self.sidecar(context), controllers(context)).await),
+            Role::Both => drop(join(self.sidecar(context), self.controllers(context)).await),
         }
     }
 
@@ -90,12 +93,20 @@ impl Cast {
         let driver = runtime::csi::Driver::new(self.model.clone(), runtime::csi::Options::default(), &context.metrics);
         let _ = (self.mutation, driver.run(&Stop::never()).await);
     }
-}
 
-async fn controllers(context: &Context) {
-    let stop = Stop::never();
-    let binder = bind::Binder::new(context, bind::Options::default());
-    let protector = protect::Protector::new(context, protect::Options::default());
-    let ephemeral = ephemeral::Ephemeral::new(context, ephemeral::Options::default());
-    join3(binder.run(&stop), protector.run(&stop), ephemeral.run(&stop)).await;
+    async fn controllers(&self, context: &Context) {
+        let stop = Stop::never();
+        let binder = async {
+            if self.mutation != Mutation::NoBinder {
+                bind::Binder::new(context, bind::Options::default()).run(&stop).await;
+            }
+        };
+        let protector = async {
+            if self.mutation != Mutation::NoProtection {
+                protect::Protector::new(context, protect::Options::default()).run(&stop).await;
+            }
+        };
+        let ephemeral = ephemeral::Ephemeral::new(context, ephemeral::Options::default());
+        join3(binder, protector, ephemeral.run(&stop)).await;
+    }
 }

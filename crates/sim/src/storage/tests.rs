@@ -26,3 +26,15 @@ fn two_runs_of_a_seed_are_the_same() {
         assert_eq!((one.violations, one.tally), (other.violations, other.tally));
     }
 }
+
+#[test]
+fn every_invariant_can_fail() {
+    for mutation in Mutation::ALL {
+        let noticed = (0..40).map(Seed).find(|seed| {
+            let report = run(*seed, mutation).expect("a world can be made");
+            report.violations.iter().any(|violation| violation.starts_with(mutation.noticed_as()))
+        });
+        println!("{mutation:?} was noticed in seed {noticed:?}");
+        assert!(noticed.is_some(), "{mutation:?} was never noticed as {:?}", mutation.noticed_as());
+    }
+}
