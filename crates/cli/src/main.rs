@@ -1,9 +1,11 @@
 //! `orlop`: Kubernetes storage in one program.
 
 mod api;
+mod controllers;
 mod csi;
 mod data;
 mod driver;
+mod process;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,7 @@ enum Command {
     Salvage(data::SalvageArgs),
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
+    Controllers(Box<controllers::Args>),
     FreezeGuard(driver::GuardArgs),
 }
 
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Command::Salvage(args) => data::salvage(&args),
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
+        Command::Controllers(args) => controllers::run(*args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

@@ -16,9 +16,10 @@ use crate::handoff::Asked;
 
 /// Works on one claim until there is nothing to do for it.
 pub(super) async fn pass(inner: &Inner, key: Key) -> Verdict {
-    match rounds(inner, &key).await {
+    let mut tried = Vec::new();
+    match rounds(inner, &key, &mut tried).await {
         Ok(verdict) => {
-            wake::pass_on(inner, &key);
+            wake::pass_over(inner, &key, &tried);
             verdict
         }
         // What was offered to it stays offered: it comes back when the server answers again.
@@ -26,11 +27,12 @@ pub(super) async fn pass(inner: &Inner, key: Key) -> Verdict {
     }
 }
 
-async fn rounds(inner: &Inner, key: &Key) -> Result<Verdict, Error> {
+async fn rounds(inner: &Inner, key: &Key, tried: &mut Vec<Word>) -> Result<Verdict, Error> {
     let mut live: Option<Live<Volume>> = None;
     for _ in 0..MOST_ROUNDS {
         let Some(claim) = inner.claims.get(key) else { return Ok(Verdict::Done) };
         let observed = Observed::of(inner, &claim, live.take());
+        tried.extend(observed.held.iter().map(|held| held.name.clone()));
         let verdict = observed.decide(&claim);
         tell(inner, &claim, &verdict);
         let Some(action) = verdict.actions.first() else {
@@ -55,7 +57,7 @@ struct Observed<'a> {
     class: ClassAt,
     pods: Vec<Box<str>>,
     /// A free volume that is off the shelf, so that no other pass chooses it.
-    _held: Option<Held<'a>>,
+    held: Option<Held<'a>>,
 }
 
 enum VolumeAt {
@@ -123,7 +125,7 @@ impl<'a> Observed<'a> {
             }
             false => Vec::new(),
         };
-        Self { inner, volume, class, pods, _held: held }
+        Self { inner, volume, class, pods, held }
     }
 
     fn decide(&self, claim: &Claim) -> claim::Verdict {
@@ -172,7 +174,6 @@ fn take<'a>(inner: &'a Inner, claim: &Claim) -> (Offer, Option<Held<'a>>) {
         Offer::Free(volume) => {
             shelf.remove(volume.name());
             let name = Word::new(volume.name());
-            inner.wakes.tried(claim.key(), &name);
             Some(Held { inner, name })
         }
         Offer::Designated(_) | Offer::Unsuitable(..) | Offer::Nothing => None,
@@ -216,9 +217,9 @@ async fn act(inner: &Inner, claim: &Claim, action: &Action, observed: &Observed<
             inner.metrics.classify_ended(&written);
             written?;
         }
-        Action::Ask { provisioner, migrated_to } => {
+        Action::Ask { provisioner } => {
             inner.metrics.asked(claim, provisioner);
-            context.patch::<Claim>(key, &patches::ask(claim, provisioner, *migrated_to)).await?;
+            context.patch::<Claim>(key, &patches::ask(claim, provisioner)).await?;
         }
         Action::Provision { .. } => {}
     }

@@ -95,13 +95,10 @@ pub(super) fn classify(claim: &Claim, class: &str) -> Patch {
 }
 
 /// U5: both annotations that ask an external provisioner.
-pub(super) fn ask(claim: &Claim, provisioner: &str, migrated_to: Option<&str>) -> Patch {
+pub(super) fn ask(claim: &Claim, provisioner: &str) -> Patch {
     let mut annotations = Map::new();
     annotations.insert(annotation::STORAGE_PROVISIONER.0.to_owned(), provisioner.into());
     annotations.insert(annotation::BETA_STORAGE_PROVISIONER.0.to_owned(), provisioner.into());
-    if let Some(driver) = migrated_to {
-        annotations.insert(annotation::MIGRATED_TO.0.to_owned(), driver.into());
-    }
     let mut patch = of(&claim.meta);
     patch["metadata"]["annotations"] = annotations.into();
     Patch::Merge(patch)

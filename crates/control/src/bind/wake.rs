@@ -9,59 +9,61 @@
 //! | a pod | the claims it names that wait |
 //!
 //! Waking *one* claim per free volume is enough, and keeps ten thousand volumes from waking ten thousand claims each: at
-//! rest no free volume suits any waiting claim, so only the volume that became free can change that, for one claim.
+//! rest no free volume suits any waiting claim, so only the volume that became free can change that, for one claim. A
+//! claim that was woken is not offered anything else until its pass is over: it sees the whole shelf then anyway.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::{Claim, Class, ClassName, Key, Pod, Volume, VolumeMode, VolumePhase, Word};
+use api::{BindingMode, Claim, Class, ClassName, Key, Pod, Volume, VolumeMode, VolumePhase, Word};
 use lifecycle::bind::compatible;
+use lifecycle::bind::shelf::Offer;
 use runtime::cache::Lookup;
 use runtime::{Cache, Change, Index};
 
 use super::{Binder, Inner};
 
-/// Which claims wait, and which volume woke which of them.
+/// Which claims wait, and for what.
 #[derive(Debug)]
 pub(super) struct Wakes {
-    /// Waiting claims by what a volume must be to suit them, the largest request first.
-    waiting: Lookup<Claim>,
     by_class: Lookup<Claim>,
     by_volume: Lookup<Claim>,
     by_claim: Lookup<Volume>,
-    /// Claims that were woken for a free volume, and the volume.
-    offered: Mutex<BTreeMap<Key, BTreeMap<Word, Offered>>>,
+    waiting: Mutex<Waiting>,
 }
 
-/// What a claim has to do with a free volume.
-#[derive(Debug, Clone, Copy)]
-enum Offered {
-    /// It was woken for it.
-    Woken,
-    /// It tried to get it, and others did not see the volume meanwhile.
-    Tried,
+/// Claims that wait for a volume.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// What each of them wants.
+    wishes: BTreeMap<Key, Wish>,
+    /// Those that a free volume may be offered to.
+    open: BTreeSet<Wish>,
+    /// Those that were woken for a volume, until their pass is over: the wish at that time, and the volumes.
+    woken: BTreeMap<Key, (Wish, Vec<Word>)>,
 }
 
-/// Whom a free volume was offered to before.
-#[derive(Debug, Clone, Copy)]
-enum After<'a> {
-    Nobody,
-    /// This one did not want it, nor did those before it in order.
-    Declined(&'a Key),
-    /// This one tried and did not get it; others may have looked past the volume meanwhile.
-    Failed(&'a Key),
+/// What a volume must be to suit a claim. In order of size within a shape, the largest first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Wish {
+    shape: Box<str>,
+    smallness: u64,
+    claim: Option<Key>,
 }
 
-const WAITING: Index<Claim> = Index {
-    name: "waiting",
-    values: |claim, put| {
-        if waits(claim) {
-            let shape = shape(claim.class().text(), claim.mode, claim.attributes_class());
-            put(&format!("{shape}{:020}", largest_first(claim.request_bytes())));
-        }
-    },
-};
+impl Wish {
+    fn of(claim: &Claim) -> Self {
+        let shape = shape(claim.class().text(), claim.mode, claim.attributes_class());
+        Self { shape, smallness: smallness(claim.request_bytes()), claim: Some(claim.key().clone()) }
+    }
+
+    /// Before every claim that could have the volume.
+    fn first_for(volume: &Volume) -> Self {
+        let shape = shape(volume.class().text(), volume.mode, volume.attributes_class());
+        Self { shape, smallness: smallness(volume.capacity_bytes()), claim: None }
+    }
+}
 
 const WAITING_BY_CLASS: Index<Claim> = Index {
     name: "waiting-by-class",
@@ -96,63 +98,71 @@ fn waits(claim: &Claim) -> bool {
     claim.volume_name.is_empty() && !claim.bind_completed() && !claim.meta.is_deleting()
 }
 
-fn shape(class: &str, mode: VolumeMode, attributes_class: &str) -> String {
-    // No name can contain a slash twice in a row, so the parts cannot run into each other.
-    format!("{class}//{}//{attributes_class}//", mode.name())
+fn shape(class: &str, mode: VolumeMode, attributes_class: &str) -> Box<str> {
+    // No name can contain two slashes in a row, so the parts cannot run into each other.
+    format!("{class}//{}//{attributes_class}", mode.name()).into()
 }
 
-/// Orders as text so that larger sizes come first.
-fn largest_first(bytes: i64) -> u64 {
+/// Larger sizes have smaller numbers.
+fn smallness(bytes: i64) -> u64 {
     u64::MAX - u64::try_from(bytes).unwrap_or(0)
 }
 
 impl Wakes {
     pub(super) fn new(claims: &Cache<Claim>, volumes: &Cache<Volume>) -> Self {
         Self {
-            waiting: claims.index(WAITING),
             by_class: claims.index(WAITING_BY_CLASS),
             by_volume: claims.index(CLAIMS_BY_VOLUME),
             by_claim: volumes.index(VOLUMES_BY_CLAIM),
-            offered: Mutex::default(),
+            waiting: Mutex::default(),
         }
     }
 
-    /// The next waiting claim that a free volume suits.
-    fn suited(&self, volume: &Volume, after: After<'_>) -> Option<Key> {
-        let shape = shape(volume.class().text(), volume.mode, volume.attributes_class());
-        let from = format!("{shape}{:020}", largest_first(volume.capacity_bytes()));
-        let (last, except) = match after {
-            After::Nobody => (None, None),
-            After::Declined(claim) => (Some(claim), None),
-            After::Failed(claim) => (None, Some(claim)),
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows a claim.
+    fn changed(&self, key: &Key, claim: Option<&Arc<Claim>>) {
+        let mut waiting = self.waiting();
+        if let Some(old) = waiting.wishes.remove(key) {
+            waiting.open.remove(&old);
+        }
+        if let Some(claim) = claim.filter(|claim| waits(claim)) {
+            let wish = Wish::of(claim);
+            if !waiting.woken.contains_key(key) {
+                waiting.open.insert(wish.clone());
+            }
+            waiting.wishes.insert(key.clone(), wish);
+        }
+    }
+
+    /// The next open claim that a free volume suits; it is not open any more.
+    fn choose(&self, volume: &Volume, after: Option<&Wish>, claims: &Cache<Claim>) -> Option<Key> {
+        let first = Wish::first_for(volume);
+        let mut waiting = self.waiting();
+        let from = after.filter(|after| **after > first).unwrap_or(&first).clone();
+        let range = waiting.open.range((Bound::Excluded(from), Bound::Unbounded));
+        let mut same_shape = range.take_while(|wish| wish.shape == first.shape);
+        let suits = |wish: &&Wish| {
+            let claim = wish.claim.as_ref().and_then(|key| claims.get(key));
+            claim.is_some_and(|claim| compatible::picked(&claim, volume).is_ok())
         };
-        let (mut found, mut passed) = (None, last.is_none());
-        self.waiting.range(&from, |value, claim| {
-            if !value.starts_with(&shape) {
-                return ControlFlow::Break(());
-            }
-            if passed && except != Some(claim.key()) && compatible::picked(claim, volume).is_ok() {
-                found = Some(claim.key().clone());
-                return ControlFlow::Break(());
-            }
-            passed = passed || last == Some(claim.key());
-            ControlFlow::Continue(())
-        });
-        found
+        let wish = same_shape.find(suits)?.clone();
+        let key = wish.claim.clone()?;
+        waiting.open.remove(&wish);
+        waiting.woken.insert(key.clone(), (wish, vec![Word::new(volume.name())]));
+        Some(key)
     }
 
-    fn offer(&self, claim: &Key, volume: Word, how: Offered) {
-        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        offered.entry(claim.clone()).or_default().insert(volume, how);
-    }
-
-    /// A pass over this claim tries to get this volume, which nobody else can see meanwhile.
-    pub(super) fn tried(&self, claim: &Key, volume: &Word) {
-        self.offer(claim, volume.clone(), Offered::Tried);
-    }
-
-    fn offers_to(&self, claim: &Key) -> BTreeMap<Word, Offered> {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner).remove(claim).unwrap_or_default()
+    /// A pass over a claim is over: what it was woken for, and where it stands in the order.
+    fn over(&self, claim: &Key) -> Option<(Wish, Vec<Word>)> {
+        let mut waiting = self.waiting();
+        let ended = waiting.woken.remove(claim);
+        if let Some(wish) = waiting.wishes.get(claim).cloned() {
+            waiting.open.insert(wish);
+        }
+        ended
     }
 }
 
@@ -205,7 +215,7 @@ fn volume_changed(inner: &Inner, change: &Change<Volume>) {
     if let Some(volume) = change.after() {
         inner.volume_queue.add(key.clone());
         if freed {
-            offer_next(inner, volume, After::Nobody);
+            offer(inner, volume, None);
         }
     } else {
         inner.notices.forget(&change.object().meta.uid);
@@ -231,41 +241,44 @@ fn same_offer(before: &Volume, now: &Volume) -> bool {
         && before.meta.labels == now.meta.labels
 }
 
-/// Wakes the next claim that a free volume suits. With delayed binding the scheduler chooses, not we.
-fn offer_next(inner: &Inner, volume: &Volume, after: After<'_>) {
-    if inner.class_of(volume.class()).is_some_and(|class| class.delayed()) {
+/// Wakes the next claim that a free volume suits.
+fn offer(inner: &Inner, volume: &Volume, after: Option<&Wish>) {
+    if !inner.chooses(volume.class()) {
         return;
     }
-    if let Some(claim) = inner.wakes.suited(volume, after) {
-        inner.wakes.offer(&claim, Word::new(volume.name()), Offered::Woken);
+    if let Some(claim) = inner.wakes.choose(volume, after, &inner.claims) {
         inner.claim_queue.add(claim);
     }
 }
 
-/// After a pass over a claim: what was offered to it and is still free goes to the next one.
-pub(super) fn pass_on(inner: &Inner, claim: &Key) {
-    for (name, how) in inner.wakes.offers_to(claim) {
-        let volume = inner.volumes.get(&Key::cluster(&name));
-        if let Some(volume) = volume.filter(|volume| is_free(volume)) {
-            let after = match how {
-                Offered::Woken => After::Declined(claim),
-                Offered::Tried => After::Failed(claim),
-            };
-            offer_next(inner, &volume, after);
-        }
+/// After a pass over a claim that tried to get these volumes: what is still free goes on to others.
+pub(super) fn pass_over(inner: &Inner, key: &Key, tried: &[Word]) {
+    let free = |name: &Word| inner.volumes.get(&Key::cluster(name)).filter(|volume| is_free(volume));
+    // Others looked past what this pass held: any of them may want it.
+    tried.iter().filter_map(free).for_each(|volume| offer(inner, &volume, None));
+    if let Some((wish, volumes)) = inner.wakes.over(key) {
+        // It did not want what it was woken for, nor did those before it.
+        volumes.iter().filter_map(free).for_each(|volume| offer(inner, &volume, Some(&wish)));
+    }
+    // A volume that came between its last look and now found nobody to be offered to.
+    let waiting = inner.claims.get(key).filter(|claim| waits(claim));
+    if let Some(claim) = waiting.filter(|claim| inner.chooses(claim.class()))
+        && matches!(inner.shelf().offer(&claim), Offer::Free(_))
+    {
+        inner.claim_queue.add(key.clone());
     }
 }
 
 fn claim_changed(inner: &Inner, change: &Change<Claim>) {
     let key = change.key();
-    if change.after().is_some() {
-        inner.claim_queue.add(key.clone());
-    } else {
+    inner.wakes.changed(key, change.after());
+    // A claim that is gone still has a pass, which passes on what it was woken for.
+    inner.claim_queue.add(key.clone());
+    if change.after().is_none() {
         let gone = change.object();
         inner.notices.forget(gone.uid());
         inner.context.handoff.forget(gone.uid());
         inner.metrics.claim_gone(gone);
-        pass_on(inner, key);
     }
     let moved = match change {
         Change::Added(claim) => !claim.volume_name.is_empty(),
@@ -306,11 +319,14 @@ fn pod_changed(inner: &Inner, change: &Change<Pod>) {
 }
 
 impl Inner {
-    pub(super) fn class_of(&self, name: ClassName<'_>) -> Option<Arc<Class>> {
-        match name {
+    /// Whether the binder gives free volumes of a class away. With delayed binding the scheduler chooses, and with a
+    /// mode that nobody knows nobody does.
+    fn chooses(&self, class: ClassName<'_>) -> bool {
+        let class = match class {
             ClassName::Named(name) => self.classes.get(&Key::cluster(name)),
             ClassName::Unset | ClassName::None => None,
-        }
+        };
+        class.is_none_or(|class| class.volume_binding_mode == Some(BindingMode::Immediate))
     }
 
     fn claims_naming(&self, volume: &str) -> Vec<Key> {

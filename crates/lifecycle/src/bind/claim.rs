@@ -83,8 +83,9 @@ pub enum Action {
     SetStatus(Status),
     /// U3: fill in the default class.
     Classify { class: Word },
-    /// Ask an external provisioner: both annotations, and `migrated-to` where it applies.
-    Ask { provisioner: Word, migrated_to: Option<&'static str> },
+    /// Ask an external provisioner, by both annotations. A migrated plugin is asked under its driver's name, which needs no
+    /// `migrated-to` beside it: that mark is for claims that still name the plugin (4.11).
+    Ask { provisioner: Word },
     /// Run a plugin of this process. No write by itself.
     Provision { class: Word },
 }
@@ -313,15 +314,14 @@ fn supply(seen: &Seen<'_>) -> Verdict {
 
 /// P2 and P4: an external provisioner is asked once, and then waited for.
 fn ask(claim: &Claim, class: &Class) -> Verdict {
-    let migrated_to = migration::driver_of(&class.provisioner);
-    let provisioner = Word::new(migrated_to.unwrap_or(&class.provisioner));
+    let provisioner = Word::new(migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner));
     let (name, plain): (Box<str>, Box<str>) = (class.name().into(), (&*provisioner).into());
     let asked = claim.meta.annotation(api::keys::annotation::STORAGE_PROVISIONER) == Some(&*provisioner);
     if asked {
         return pending(claim, Because::AwaitingProvisioner { class: name, provisioner: plain });
     }
     let because = Because::NothingFits { class: name, provisioner: plain };
-    Decision::act(because, Action::Ask { provisioner, migrated_to })
+    Decision::act(because, Action::Ask { provisioner })
 }
 
 /// The next of the four writes that join claim and volume (4.6), or rest.

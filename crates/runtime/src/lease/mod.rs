@@ -217,6 +217,11 @@ impl Elector {
         Ok(elector)
     }
 
+    /// How long others wait after our last renewal.
+    pub fn lease_duration(&self) -> Duration {
+        self.options.lease_duration
+    }
+
     /// Follows what this elector is doing.
     pub fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.subscribe()

@@ -83,7 +83,7 @@ fn delayed_binding_still_takes_a_volume_that_names_the_claim() {
 fn an_external_provisioner_is_asked_once_and_then_waited_for_u5() {
     let fast = class("fast", json!({}));
     let verdict = open(&claim(json!({})), vec![], immediate(&fast));
-    let ask = Action::Ask { provisioner: "d.example.com".into(), migrated_to: None };
+    let ask = Action::Ask { provisioner: "d.example.com".into() };
     assert_eq!(verdict.actions, [ask]);
     let key = annotation::STORAGE_PROVISIONER.text();
     let asked = claim(json!({"metadata": {"annotations": {key: "d.example.com"}}}));
@@ -98,7 +98,7 @@ fn a_migrated_plugin_is_asked_under_its_drivers_name_p2() {
     let plugin = crate::migration::plugin_of("ebs.csi.aws.com").expect("it is in the table");
     let old = class("fast", json!({"provisioner": plugin}));
     let verdict = open(&claim(json!({})), vec![], immediate(&old));
-    let ask = Action::Ask { provisioner: "ebs.csi.aws.com".into(), migrated_to: Some("ebs.csi.aws.com") };
+    let ask = Action::Ask { provisioner: "ebs.csi.aws.com".into() };
     assert_eq!(verdict.actions, [ask]);
 }
 

@@ -1,0 +1,151 @@
+//! `orlop controllers`: the volume controllers of kube-controller-manager, alone.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use control::Context;
+use control::bind::{self, Binder};
+use control::ephemeral::{self, Ephemeral};
+use control::protect::{self, Protector};
+use runtime::Stop;
+use runtime::args::{KubeArgs, LeaderArgs, ServeArgs, parse_duration};
+
+use crate::process::{self, Lead, LogArgs, Process};
+
+/// The lease that replicas compete for.
+const LOCK: &str = "orlop-controllers";
+
+/// Runs the controllers that join claims and volumes, protect what is in use, and make claims for pods.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    kube: KubeArgs,
+    #[command(flatten)]
+    work: WorkArgs,
+    #[command(flatten)]
+    leader: LeaderArgs,
+    #[command(flatten)]
+    serve: ServeArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// What the controllers do.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct WorkArgs {
+    /// Controllers to run: `*` is all, NAME adds one, -NAME leaves one out. Names are kube-controller-manager's:
+    /// persistentvolume-binder-controller, persistentvolumeclaim-protection-controller (which also protects volumes and
+    /// attributes classes) and ephemeral-volume-controller.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
+    controllers: Vec<String>,
+    /// Ask provisioners for volumes when none fits.
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    enable_dynamic_provisioning: bool,
+    /// How often every claim and volume is looked at again, in case something was missed.
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = parse_duration)]
+    pvclaimbinder_sync_period: Duration,
+    /// Claims and volumes that are worked on at once.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    concurrent_binder_syncs: usize,
+    /// Pods whose claims are made at once.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    concurrent_ephemeralvolume_syncs: usize,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  orlop controllers --kubeconfig ./kubeconfig
+  orlop controllers --leader-election --http-endpoint 127.0.0.1:8080
+  orlop controllers --controllers '*,-ephemeral-volume-controller'
+
+On a cluster, switch the same controllers of kube-controller-manager off:
+  kube-controller-manager --controllers '*,-persistentvolume-binder-controller,-persistentvolumeclaim-protection-controller,\
+-persistentvolume-protection-controller,-volumeattributesclass-protection-controller,-ephemeral-volume-controller'";
+
+pub(crate) fn run(args: Args) -> ExitCode {
+    match args.log.start().and_then(|()| process::block_on(start(args))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("orlop controllers: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start(args: Args) -> anyhow::Result<()> {
+    let process = Process::connect(&args.kube, "orlop-controllers").await?;
+    let controllers = Controllers::new(&process.context, &args.work)?;
+    let lead = Lead::by(&args.leader, LOCK);
+    process.run(&args.serve, lead, |stop| controllers.run(stop)).await
+}
+
+/// The controllers of one process.
+#[derive(Debug)]
+pub(crate) struct Controllers {
+    binder: Option<Binder>,
+    protector: Option<Protector>,
+    ephemeral: Option<Ephemeral>,
+}
+
+/// The names that `--controllers` knows, with kube-controller-manager's older ones.
+const BINDER: [&str; 2] = ["persistentvolume-binder-controller", "persistentvolume-binder"];
+const PROTECTOR: [&str; 2] = ["persistentvolumeclaim-protection-controller", "pvc-protection"];
+const EPHEMERAL: [&str; 2] = ["ephemeral-volume-controller", "ephemeral-volume"];
+
+impl Controllers {
+    pub(crate) fn new(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
+        let known = [BINDER, PROTECTOR, EPHEMERAL].concat();
+        let wrong = |name: &&String| *name != "*" && !known.contains(&name.trim_start_matches('-'));
+        if let Some(name) = args.controllers.iter().find(wrong) {
+            bail!("--controllers: {name:?} is not one of ours; known are {}", known.join(", "));
+        }
+        if args.concurrent_binder_syncs == 0 || args.concurrent_ephemeralvolume_syncs == 0 {
+            bail!("--concurrent-binder-syncs and --concurrent-ephemeralvolume-syncs must be at least 1");
+        }
+        let binder = bind::Options {
+            workers: args.concurrent_binder_syncs,
+            dynamic: args.enable_dynamic_provisioning,
+            resync: args.pvclaimbinder_sync_period,
+            ..bind::Options::default()
+        };
+        let ephemeral = ephemeral::Options { workers: args.concurrent_ephemeralvolume_syncs };
+        Ok(Self {
+            binder: args.wants(BINDER).then(|| Binder::new(context, binder)),
+            protector: args.wants(PROTECTOR).then(|| Protector::new(context, protect::Options::default())),
+            ephemeral: args.wants(EPHEMERAL).then(|| Ephemeral::new(context, ephemeral)),
+        })
+    }
+
+    /// Runs all of them until `stop`.
+    pub(crate) async fn run(&self, stop: Stop) {
+        let binder = async {
+            if let Some(binder) = &self.binder {
+                binder.run(&stop).await;
+            }
+        };
+        let protector = async {
+            if let Some(protector) = &self.protector {
+                protector.run(&stop).await;
+            }
+        };
+        let ephemeral = async {
+            if let Some(ephemeral) = &self.ephemeral {
+                ephemeral.run(&stop).await;
+            }
+        };
+        tokio::join!(binder, protector, ephemeral);
+    }
+}
+
+impl WorkArgs {
+    /// As kube-controller-manager reads it: a name wins over the star.
+    fn wants(&self, names: [&str; 2]) -> bool {
+        let given = |name: &str| self.controllers.iter().any(|given| given == name);
+        let left_out = names.iter().any(|name| given(&format!("-{name}")));
+        let named = names.iter().any(|name| given(name));
+        named || (given("*") && !left_out)
+    }
+}

@@ -1,0 +1,205 @@
+//! What every long-running command around the Kubernetes API has: a client, caches, events, a lease, health, an end.
+//!
+//! A command builds its controllers on [`Process::context`] and gives [`Process::run`] the future that runs them. Under a
+//! lease that future is made once per time of leading; the caches stay warm in between.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use control::Context;
+use control::handoff::Handoff;
+use runtime::args::{KubeArgs, LeaderArgs, LeaderCheck, ServeArgs};
+use runtime::events::{self, Writer};
+use runtime::health::{Health, Server};
+use runtime::lease::{self, Elector};
+use runtime::stop::{self, Drained};
+use runtime::time::SystemClock;
+use runtime::{Caches, Client, Clock, Entropy, Metrics, Stop, Stopper, client};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+/// How long running work may take to end once the process is told to.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// Parts below us that log every frame of every connection; they are heard only when something is wrong.
+const NOISY: [&str; 5] = ["h2", "hyper", "hyper_util", "tonic", "kube_client"];
+
+/// How a command logs.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct LogArgs {
+    /// Least important messages to log: off, error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Log")]
+    pub(crate) log_level: LevelFilter,
+    /// Form of the log: text, or one JSON object per line.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text", help_heading = "Log")]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+impl LogArgs {
+    pub(crate) fn start(&self) -> anyhow::Result<()> {
+        let quiet = self.log_level.min(LevelFilter::WARN);
+        let loud = Targets::new().with_default(self.log_level).with_targets(NOISY.map(|target| (target, quiet)));
+        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+        let log = tracing_subscriber::registry();
+        let set = match self.log_format {
+            LogFormat::Text => log.with(lines.with_filter(loud)).try_init(),
+            LogFormat::Json => log.with(lines.json().with_filter(loud)).try_init(),
+        };
+        set.context("starting the log")
+    }
+}
+
+/// Whether the process works at once, or only while it holds a lease.
+#[derive(Debug, Clone)]
+pub(crate) enum Lead {
+    Always,
+    Lease(lease::Options),
+}
+
+impl Lead {
+    /// As the flags say; `lock` names the lease.
+    pub(crate) fn by(args: &LeaderArgs, lock: &str) -> Self {
+        args.options(lock, &identity()).map_or(Self::Always, Self::Lease)
+    }
+}
+
+/// Who we are among replicas: the host's name, which in a pod is the pod's.
+pub(crate) fn identity() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// A process that is wired and does nothing yet.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) context: Context,
+    pub(crate) health: Health,
+    writer: Writer,
+}
+
+impl Process {
+    /// Connects as the flags say. `name` is what the API server sees as our name.
+    pub(crate) async fn connect(args: &KubeArgs, name: &str) -> anyhow::Result<Self> {
+        let inner = args.connect().await.map_err(|error| anyhow!(error))?;
+        Ok(Self::new(inner, args.client_options(name), name))
+    }
+
+    /// On a client that exists.
+    pub(crate) fn new(inner: kube::Client, options: client::Options, name: &str) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let (metrics, entropy) = (Metrics::new(&*clock), Entropy::from_system());
+        let client = Client::new(inner, options, &metrics, &entropy);
+        let caches = Caches::new(&client, &entropy);
+        let (recorder, writer) = events::channel(name, &identity(), clock.clone(), &metrics, &entropy);
+        let context = Context { client, caches, recorder, metrics, entropy, clock, handoff: Handoff::default() };
+        Self { context, health: Health::default(), writer }
+    }
+
+    /// Runs `work` until SIGTERM or SIGINT: at once, or whenever the lease is ours.
+    pub(crate) async fn run<W, F>(self, serve: &ServeArgs, lead: Lead, work: W) -> anyhow::Result<()>
+    where
+        W: FnMut(Stop) -> F,
+        F: Future<Output = ()>,
+    {
+        let (stopper, stop) = Stopper::new();
+        tokio::select! {
+            biased;
+            ended = self.run_until(serve, lead, &stop, work) => ended,
+            // The second signal: whoever sends it does not want to wait.
+            signals = stop::on_signals(stopper) => signals.map_err(|error| anyhow!(error)),
+        }
+    }
+
+    /// The same, until `stop`.
+    pub(crate) async fn run_until<W, F>(
+        self,
+        serve: &ServeArgs,
+        lead: Lead,
+        stop: &Stop,
+        mut work: W,
+    ) -> anyhow::Result<()>
+    where
+        W: FnMut(Stop) -> F,
+        F: Future<Output = ()>,
+    {
+        let Self { context, health, writer } = self;
+        let elector = elector(&context, &lead)?;
+        let (done, ended) = Stopper::new();
+        // Caches and events outlive the work, which may still need them to end well.
+        let until = ended;
+        let caches = tokio::spawn({
+            let (caches, until) = (context.caches.clone(), until.clone());
+            async move { caches.run(&until).await }
+        });
+        let events = tokio::spawn({
+            let (client, until) = (context.client.clone(), until.clone());
+            async move { writer.run(&client, &until).await }
+        });
+        let served = serve_health(&context, &health, serve, elector.as_ref(), &until).await?;
+        match elector {
+            Some(elector) => elector.run(stop, |epoch| work(epoch.stop)).await,
+            None => {
+                if let Drained::Dropped = stop::drain(work(stop.clone()), stop, DRAIN).await {
+                    tracing::warn!("stopping with work under way; the next start finishes it");
+                }
+            }
+        }
+        done.stop();
+        events.await.context("writing events")?;
+        caches.await.context("following the cluster")?;
+        if let Some(served) = served {
+            served.await.context("answering metrics and health")?;
+        }
+        Ok(())
+    }
+}
+
+fn elector(context: &Context, lead: &Lead) -> anyhow::Result<Option<Elector>> {
+    match lead {
+        Lead::Always => Ok(None),
+        Lead::Lease(options) => {
+            let Context { client, clock, entropy, metrics, .. } = context;
+            let elector = Elector::new(client, clock.clone(), entropy, metrics, options.clone());
+            elector.map(Some).map_err(|error| anyhow!(error)).context("leader election")
+        }
+    }
+}
+
+/// Answers metrics and health, if an address was given.
+async fn serve_health(
+    context: &Context,
+    health: &Health,
+    serve: &ServeArgs,
+    elector: Option<&Elector>,
+    until: &Stop,
+) -> anyhow::Result<Option<tokio::task::JoinHandle<()>>> {
+    let Some((address, check)) = serve.address() else { return Ok(None) };
+    if let (Some(elector), LeaderCheck::Served) = (elector, check) {
+        let standing = elector.standing();
+        let patience = elector.lease_duration();
+        health.add("leader-election", move || standing.borrow().healthy(patience));
+    }
+    let server = Server::bind(address, &serve.metrics_path, &context.metrics, health).await;
+    let server = server.map_err(|error| anyhow!(error))?;
+    if let Ok(address) = server.address() {
+        tracing::info!(%address, "answering metrics and health");
+    }
+    let until = until.clone();
+    Ok(Some(tokio::spawn(async move { server.run(&until).await })))
+}
+
+/// Starts a runtime for a command that mostly waits, and runs it there.
+pub(crate) fn block_on<F: Future<Output = anyhow::Result<()>>>(work: F) -> anyhow::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 4);
+    builder.worker_threads(threads).enable_all().build().context("starting the runtime")?.block_on(work)
+}
