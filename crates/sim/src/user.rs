@@ -261,6 +261,7 @@ impl User {
         let volumes: Vec<_> = self.witness.look_at(|truth| truth.volumes.values().cloned().collect());
         let Some(volume) = self.pick(volumes) else { return };
         let policy = if volume.reclaim == ReclaimPolicy::Delete { "Retain" } else { "Delete" };
+        self.witness.flips(&volume.meta);
         let patch = json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
         self.patch(Kind::VOLUME, &volume.meta.key, patch).await;
     }
@@ -272,6 +273,8 @@ impl User {
             kept.filter(|volume| volume.phase == VolumePhase::Released).cloned().collect::<Vec<_>>()
         };
         let volumes = self.witness.look_at(released);
+        // What was to be deleted at any time may be half gone: nobody in his senses uses it again.
+        let volumes = volumes.into_iter().filter(|volume| !self.witness.was_flipped(&volume.meta)).collect();
         let Some(volume) = self.pick(volumes) else { return };
         self.witness.reclaims(&volume.meta);
         let revision = volume.meta.revision.to_string();

@@ -14,6 +14,7 @@
 
 mod mutation;
 mod parts;
+mod plain;
 mod settled;
 pub mod witness;
 

@@ -90,8 +90,16 @@ impl Cast {
     }
 
     async fn sidecar(&self, context: &Context) {
+        let stop = Stop::never();
         let driver = runtime::csi::Driver::new(self.model.clone(), runtime::csi::Options::default(), &context.metrics);
-        let _ = (self.mutation, driver.run(&Stop::never()).await);
+        let serving = async {
+            let facts = driver.ready().await;
+            let plain = super::plain::Plain { driver: driver.clone(), names: vec![facts.name.clone()] };
+            let options = control::provision::Options::new(&facts.name, "default");
+            let engine = control::provision::Engine::new(context, Arc::new(plain), options);
+            engine.run(&stop).await;
+        };
+        let _ = join(driver.run(&stop), serving).await;
     }
 
     async fn controllers(&self, context: &Context) {

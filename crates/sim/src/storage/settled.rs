@@ -20,7 +20,7 @@ use crate::keys;
 pub(super) fn judge(truth: &Truth, backend: &[driver::Volume], company: Company) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(backend.iter().filter_map(|volume| leaked(truth, volume)));
-    found.extend(truth.volumes.values().filter_map(|volume| hollow(volume, backend)));
+    found.extend(truth.volumes.values().filter_map(|volume| hollow(truth, volume, backend)));
     let mut shelf = Shelf::default();
     truth.volumes.values().for_each(|volume| shelf.put(volume.clone()));
     found.extend(truth.claims.values().filter_map(|claim| unexplained(truth, claim, &shelf, company)));
@@ -46,9 +46,11 @@ fn leaked(truth: &Truth, volume: &driver::Volume) -> Option<String> {
     }
 }
 
-/// A volume that stands for nothing.
-fn hollow(volume: &Volume, backend: &[driver::Volume]) -> Option<String> {
+/// A volume that a claim has and that stands for nothing.
+fn hollow(truth: &Truth, volume: &Volume, backend: &[driver::Volume]) -> Option<String> {
     let handle = handle_of(volume)?;
+    let uid = volume.claim.as_ref()?.uid.as_ref()?;
+    truth.claim_of(uid).filter(|claim| &*claim.volume_name == volume.name())?;
     match backend.iter().any(|held| held.id == handle) {
         true => None,
         false => Some(format!("hollow: volume {} stands for {handle}, which the driver does not have", volume.name())),

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use api::keys::finalizer;
 use api::{Claim, ClaimRef, Class, Key, Meta, Pod, Revision, Source, Uid, Volume};
 use apiserver::store::{Event, Scope, Start, Store, Stored, Watch, WatchEnd};
 use futures_util::future::select_all;
@@ -49,10 +50,14 @@ struct Inner {
     truth: Truth,
     /// Whom a volume was given to, by the volume's uid: that claim knew of it and could use it.
     given: BTreeMap<Uid, Uid>,
+    /// Volumes whose policy the user has changed: from then on it depends on the moment what becomes of them.
+    flipped: BTreeSet<Uid>,
+    /// Volumes whose deletion was asked for while no finalizer of a provisioner held them.
+    loose: BTreeSet<Uid>,
     /// Volumes at a revision that the user is about to take back for another use.
     reclaimed: BTreeSet<(Box<str>, Revision)>,
     violations: Vec<String>,
-    /// When a claim, a volume or an intent was last written.
+    /// When a claim or a volume was last written.
     changed: Instant,
     written: BTreeMap<Uid, Written>,
 }
@@ -133,6 +138,8 @@ impl Witness {
             watches: Vec::new(),
             truth: Truth::default(),
             given: BTreeMap::new(),
+            flipped: BTreeSet::new(),
+            loose: BTreeSet::new(),
             reclaimed: BTreeSet::new(),
             violations: Vec::new(),
             changed: Instant::now(),
@@ -198,7 +205,7 @@ impl Witness {
         self.lock().accuse(what.into());
     }
 
-    /// For how long no claim, volume or intent was written.
+    /// For how long no claim or volume was written.
     pub fn quiet(&self) -> Duration {
         let mut inner = self.lock();
         inner.look();
@@ -208,6 +215,16 @@ impl Witness {
     /// How often each claim and volume was written.
     pub fn written(&self) -> BTreeMap<Uid, Written> {
         self.lock().written.clone()
+    }
+
+    /// The user is about to change a volume's policy.
+    pub fn flips(&self, meta: &Meta) {
+        self.lock().flipped.insert(meta.uid.clone());
+    }
+
+    /// Whether the user ever did so.
+    pub fn was_flipped(&self, meta: &Meta) -> bool {
+        self.lock().flipped.contains(&meta.uid)
     }
 
     /// The user is about to take back a volume as it is at this revision, for another use.
@@ -291,11 +308,9 @@ impl Inner {
         let map = read::<WireMap>(event.new_version()).unwrap_or_default();
         let intents = map.metadata.as_ref().is_some_and(|meta| meta.label(keys::INTENTS).is_some());
         let open: BTreeSet<Uid> = map.data.keys().map(|uid| Uid::from(uid.as_str())).collect();
-        if intents && self.truth.intents.get(&key) != Some(&open) {
-            self.changed = Instant::now();
-            self.truth.intents.insert(key, open);
-        } else if !intents {
-            self.truth.intents.remove(&key);
+        match intents {
+            true => drop(self.truth.intents.insert(key, open)),
+            false => drop(self.truth.intents.remove(&key)),
         }
     }
 
@@ -385,12 +400,20 @@ impl Inner {
             let text = format!("two owners: volumes {name} and {twin} both stand for {handle}");
             self.accuse(text);
         }
+        let going = volume.meta.is_deleting() && !old.is_some_and(|old| old.meta.is_deleting());
+        if going && !volume.meta.has_finalizer(finalizer::EXTERNAL_PROVISIONER) {
+            self.loose.insert(volume.meta.uid.clone());
+        }
         self.truth.volumes.insert(volume.name().into(), Arc::new(volume));
     }
 
     fn gone(&mut self, old: &Volume) {
         self.changed = Instant::now();
-        if let (Some(handle), api::ReclaimPolicy::Retain) = (handle_of(old), old.reclaim) {
+        let uid = &old.meta.uid;
+        let held = old.meta.has_finalizer(finalizer::EXTERNAL_PROVISIONER);
+        let loose = self.loose.contains(uid) || !(old.meta.is_deleting() || held);
+        let kept = old.reclaim == api::ReclaimPolicy::Retain || (self.flipped.contains(uid) && loose);
+        if let (Some(handle), true) = (handle_of(old), kept) {
             self.truth.kept.insert(handle.into());
         }
         self.truth.volumes.remove(old.name());
