@@ -14,7 +14,6 @@
 
 mod mutation;
 mod parts;
-mod plain;
 mod settled;
 pub mod witness;
 

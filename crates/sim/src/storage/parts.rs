@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use control::{Context, bind, ephemeral, protect};
+use control::provision::csi::{self, CsiProvisioner};
+use control::{Context, bind, ephemeral, protect, provision};
 use futures_util::future::{join, join3};
 use runtime::Stop;
 use tokio::time::sleep;
@@ -14,6 +15,9 @@ use super::{Company, Layout, Mutation, mutation};
 use crate::driver::Model;
 use crate::faults::{Faults, Seeded};
 use crate::{Ended, Process, World};
+
+/// Where the journal of intents is.
+const NAMESPACE: &str = "default";
 
 /// All processes under test.
 pub(super) struct Cast {
@@ -94,10 +98,10 @@ impl Cast {
         let driver = runtime::csi::Driver::new(self.model.clone(), runtime::csi::Options::default(), &context.metrics);
         let serving = async {
             let facts = driver.ready().await;
-            let plain = super::plain::Plain { driver: driver.clone(), names: vec![facts.name.clone()] };
-            let options = control::provision::Options::new(&facts.name, "default");
-            let engine = control::provision::Engine::new(context, Arc::new(plain), options);
-            engine.run(&stop).await;
+            let provisioner = CsiProvisioner::new(context, &driver, &facts, csi::Options::default());
+            let options = provision::Options::new(&facts.name, NAMESPACE);
+            let engine = provision::Engine::new(context, Arc::new(provisioner.clone()), options);
+            join(provisioner.run(&stop), engine.run(&stop)).await;
         };
         let _ = join(driver.run(&stop), serving).await;
     }

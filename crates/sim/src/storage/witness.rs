@@ -52,7 +52,7 @@ struct Inner {
     given: BTreeMap<Uid, Uid>,
     /// Volumes whose policy the user has changed: from then on it depends on the moment what becomes of them.
     flipped: BTreeSet<Uid>,
-    /// Volumes whose deletion was asked for while no finalizer of a provisioner held them.
+    /// Volumes that no provisioner's finalizer held when their deletion was asked for, or when their policy was to keep.
     loose: BTreeSet<Uid>,
     /// Volumes at a revision that the user is about to take back for another use.
     reclaimed: BTreeSet<(Box<str>, Revision)>,
@@ -400,9 +400,14 @@ impl Inner {
             let text = format!("two owners: volumes {name} and {twin} both stand for {handle}");
             self.accuse(text);
         }
+        let held = volume.meta.has_finalizer(finalizer::EXTERNAL_PROVISIONER);
         let going = volume.meta.is_deleting() && !old.is_some_and(|old| old.meta.is_deleting());
-        if going && !volume.meta.has_finalizer(finalizer::EXTERNAL_PROVISIONER) {
-            self.loose.insert(volume.meta.uid.clone());
+        match held {
+            true => drop(self.loose.remove(&volume.meta.uid)),
+            false if going || volume.reclaim == api::ReclaimPolicy::Retain => {
+                drop(self.loose.insert(volume.meta.uid.clone()));
+            }
+            false => {}
         }
         self.truth.volumes.insert(volume.name().into(), Arc::new(volume));
     }
