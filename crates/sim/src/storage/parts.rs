@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use control::provision::csi::{self, CsiProvisioner};
+use control::provision::csi::{self, GuardOptions, Sidecar, SidecarOptions, Sweep};
 use control::{Context, bind, ephemeral, protect, provision};
 use futures_util::future::{join, join3};
 use runtime::Stop;
+use runtime::queue::Backoff;
 use tokio::time::sleep;
 
 use super::{Company, Layout, Mutation, mutation};
@@ -98,10 +99,13 @@ impl Cast {
         let driver = runtime::csi::Driver::new(self.model.clone(), runtime::csi::Options::default(), &context.metrics);
         let serving = async {
             let facts = driver.ready().await;
-            let provisioner = CsiProvisioner::new(context, &driver, &facts, csi::Options::default());
-            let options = provision::Options::new(&facts.name, NAMESPACE);
-            let engine = provision::Engine::new(context, Arc::new(provisioner.clone()), options);
-            join(provisioner.run(&stop), engine.run(&stop)).await;
+            let options = SidecarOptions {
+                provisioner: csi::Options::default(),
+                engine: provision::Options::new(&facts.name, NAMESPACE),
+                guards: GuardOptions { sweep: Sweep::Off, workers: 1, backoff: Backoff::default() },
+                capacity: None,
+            };
+            Sidecar::new(context, &driver, &facts, options).run(&stop).await;
         };
         let _ = join(driver.run(&stop), serving).await;
     }

@@ -71,7 +71,7 @@ fn unexplained(truth: &Truth, held: &Arc<Claim>, shelf: &Shelf, company: Company
     let served = match because {
         Because::AwaitingProvisioner { provisioner, class } if **provisioner == *keys::DRIVER => {
             let class = truth.classes.get(class)?;
-            !(class.parameters.contains_key(BAD_PARAMETER) || held.source.is_some())
+            !(class.parameters.contains_key(BAD_PARAMETER) || held.source.is_some() || held.selector.is_some())
         }
         _ => false,
     };

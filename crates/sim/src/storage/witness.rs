@@ -120,6 +120,7 @@ struct WireEvent {
     #[serde(rename = "type")]
     kind: String,
     reason: String,
+    message: String,
     involved_object: WireObject,
 }
 
@@ -127,6 +128,7 @@ struct WireEvent {
 #[serde(default)]
 struct WireObject {
     uid: Uid,
+    name: String,
 }
 
 impl Witness {
@@ -318,6 +320,8 @@ impl Inner {
         // Only what is told counts, not that it is forgotten an hour later.
         let Some(told) = read::<WireEvent>(event.new_version()) else { return };
         if told.kind == "Warning" {
+            let WireEvent { reason, message, involved_object, .. } = &told;
+            self.journal.note("witness", format_args!("{reason} about {}: {message}", involved_object.name));
             self.truth.warned.entry(told.involved_object.uid).or_default().insert(told.reason);
         }
     }
@@ -403,9 +407,11 @@ impl Inner {
         let held = volume.meta.has_finalizer(finalizer::EXTERNAL_PROVISIONER);
         let going = volume.meta.is_deleting() && !old.is_some_and(|old| old.meta.is_deleting());
         match held {
-            true => drop(self.loose.remove(&volume.meta.uid)),
+            true => {
+                self.loose.remove(&volume.meta.uid);
+            }
             false if going || volume.reclaim == api::ReclaimPolicy::Retain => {
-                drop(self.loose.insert(volume.meta.uid.clone()));
+                self.loose.insert(volume.meta.uid.clone());
             }
             false => {}
         }
