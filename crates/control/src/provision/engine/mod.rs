@@ -143,8 +143,11 @@ impl<P: Provisioner> Engine<P> {
             let uid = claim.uid();
             if change.after().is_none() {
                 memory.forget_claim(uid);
-                // A volume that was released may have waited for this.
-                by_claim.all(uid.as_str()).iter().for_each(|volume| volumes.add(volume.name().into()));
+            }
+            if change.after().is_none() || !claim.volume_name.is_empty() {
+                // A volume that was released may have waited for its claim to go, or to have another one.
+                let left = |volume: &&Arc<Volume>| change.after().is_none() || volume.name() != &*claim.volume_name;
+                by_claim.all(uid.as_str()).iter().filter(left).for_each(|volume| volumes.add(volume.name().into()));
             }
             if change.after().is_none() || !claim.volume_name.is_empty() {
                 handoff.forget(uid);
