@@ -118,6 +118,10 @@ pub mod label {
     pub const BETA_REGION: Label = Label("failure-domain.beta.kubernetes.io/region");
     pub const CAPACITY_DRIVER: Label = Label("csi.storage.k8s.io/drivername");
     pub const CAPACITY_MANAGED_BY: Label = Label("csi.storage.k8s.io/managed-by");
+    /// On a ConfigMap that holds volumes whose creation was begun: whose they are.
+    pub const INTENTS: Label = Label("orlop.dev/intents");
+    /// Of several provisioners of one name, one per node: which one.
+    pub const INTENTS_INSTANCE: Label = Label("orlop.dev/intents-instance");
 }
 
 /// Parameters of a StorageClass (spec sidecars 2.7). The secret kinds are stems: `-name` and `-namespace` follow.

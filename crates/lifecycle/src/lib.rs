@@ -9,6 +9,7 @@ pub mod ephemeral;
 pub mod migration;
 pub mod outcome;
 pub mod protect;
+pub mod provision;
 pub mod release;
 
 pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};
