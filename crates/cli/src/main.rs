@@ -5,6 +5,7 @@ mod controllers;
 mod csi;
 mod data;
 mod driver;
+mod explain;
 mod process;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ enum Command {
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
     Controllers(Box<controllers::Args>),
+    Explain(explain::Args),
     FreezeGuard(driver::GuardArgs),
 }
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
         Command::Controllers(args) => controllers::run(*args),
+        Command::Explain(args) => explain::run(&args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }
