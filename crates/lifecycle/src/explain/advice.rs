@@ -85,7 +85,9 @@ pub(super) fn bind(claim: &Claim, because: &Bind) -> Advice {
 fn lost(claim: &Claim) -> Advice {
     let (name, namespace, volume) = (claim.name(), claim.namespace(), &claim.volume_name);
     let mut advice = Vec::new();
-    if !volume.is_empty() {
+    if volume.is_empty() {
+        advice.push("If a volume still names this claim, set its policy to Retain, delete the claim, take spec.claimRef off the volume, and make the claim anew with its name as spec.volumeName.".to_owned());
+    } else {
         advice.push(format!(
             "If what it was made of still exists, create PersistentVolume {volume:?} anew with spec.claimRef for this claim (namespace, name, uid {}): the claim is Bound again.",
             claim.uid()
@@ -263,6 +265,7 @@ impl Finding {
     pub(super) fn fix(&self) -> Advice {
         match self {
             Self::Blind { what } => vec![format!("Ask for the right to list {what}, or ask somebody who has it.")],
+            Self::SaidBound { .. } => Vec::new(),
             Self::NamespaceGoing { .. } => say(["Nothing new is made in a namespace that goes. Use another one."]),
             Self::BinderSilent { .. } => {
                 say(["Start the binder again: kube-controller-manager, or `orlop controllers`."])

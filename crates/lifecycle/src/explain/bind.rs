@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Claim, Class, ClassName, Volume};
+use api::{Claim, ClaimPhase, Class, ClassName, Volume};
 
 use super::text::{said, wish};
 use super::{Finding, Picture, Step, Subject, Told, Trail, advice, around, near, place, pods, provision};
@@ -22,6 +22,10 @@ pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim) {
             let last = last.max_by_key(|event| event.last).map(|event| said(picture, event));
             let evidence = [wish(claim)].into_iter().chain(last).collect();
             trail.find(subject, &finding, evidence);
+            if let Finding::SaidBound { volume } = &finding {
+                trail.deeper();
+                around::in_use(trail, claim, volume);
+            }
             return;
         }
     };
@@ -35,7 +39,14 @@ pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim) {
 fn judge(picture: &Picture, claim: &Claim) -> Result<Verdict, Finding> {
     let volume = match &*claim.volume_name {
         "" => VolumeSeen::Open(shelf(picture).offer(claim)),
-        name => VolumeSeen::Named(picture.volume(name)),
+        name => match picture.volume(name) {
+            // The binder would ask the server. We did, and were not answered.
+            Lookup::NotCached if claim.phase == ClaimPhase::Bound && claim.bind_completed() => {
+                return Err(Finding::SaidBound { volume: name.into() });
+            }
+            Lookup::NotCached => return Err(Finding::Blind { what: "persistentvolumes" }),
+            found => VolumeSeen::Named(found),
+        },
     };
     // The binder asks for the class only of a claim that still has to find its volume.
     let asks = claim.volume_name.is_empty() && !claim.bind_completed();
@@ -117,6 +128,10 @@ fn evidence(picture: &Picture, claim: &Claim, because: &Because) -> Vec<String> 
         }
         Because::LostPointer | Because::LostVolume { .. } | Because::NamedMissing { .. } => {
             lines.push(wish(claim));
+            let names_it =
+                |volume: &&Volume| volume.claim.as_ref().is_some_and(|held| held.uid.as_ref() == Some(claim.uid()));
+            let named = picture.volumes.items().iter().filter(names_it);
+            lines.extend(named.map(|volume| format!("volume {:?} still names this very claim", volume.name())));
             let lost = picture.last_event(api::Kind::CLAIM, &claim.meta, &["ClaimLost"]);
             lines.extend(lost.map(|event| said(picture, event)));
         }
@@ -135,7 +150,10 @@ fn evidence(picture: &Picture, claim: &Claim, because: &Because) -> Vec<String> 
 /// Why no default class was filled in.
 fn no_default(picture: &Picture, claim: &Claim) -> Option<String> {
     match claim.class() {
-        ClassName::Unset => Some(format!("none of {} storage classes is the default", picture.classes.items().len())),
+        ClassName::Unset => Some(match picture.classes.items().len() {
+            0 => "there are no storage classes in the cluster".to_owned(),
+            count => format!("there are storage classes ({count}), and none is the default"),
+        }),
         ClassName::None => {
             let default = default_class(picture.classes.items())?;
             Some(format!("storageClassName is \"\", so the default class {:?} is not filled in", default.name()))

@@ -17,6 +17,10 @@ pub enum Finding {
     Blind {
         what: &'static str,
     },
+    /// The claim says that it is bound, and its volume could not be looked at.
+    SaidBound {
+        volume: Box<str>,
+    },
     NamespaceGoing {
         namespace: Box<str>,
     },
@@ -114,6 +118,9 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Blind { what } => write!(f, "why is not known, because {what} could not be looked at"),
+            Self::SaidBound { volume } => {
+                write!(f, "the claim says that it is bound to volume {volume:?}, which could not be looked at")
+            }
             Self::NamespaceGoing { namespace } => write!(f, "namespace {namespace:?} is being deleted"),
             Self::BinderSilent { lease, seconds } => {
                 write!(f, "the volume binder does not run: its lease {lease} was last renewed {} ago", Age(*seconds))
@@ -150,7 +157,9 @@ impl fmt::Display for Finding {
                     "the driver of provisioner {name:?} is known here, and nothing shows that its provisioner runs"
                 )
             }
-            Self::ProvisionerRuns { name } => write!(f, "provisioner {name:?} runs and has not made the volume yet"),
+            Self::ProvisionerRuns { name } => {
+                write!(f, "provisioner {name:?} runs, and works on it or has not come to it yet")
+            }
             Self::CallFailed { call, code: Code::None, message } => write!(f, "{} failed: {message}", name(*call)),
             Self::CallFailed { call, code, message } => write!(f, "{} failed with {code}: {message}", name(*call)),
             Self::NodeGone { node } => {
@@ -195,6 +204,7 @@ impl Reason for Finding {
     fn code(&self) -> &'static str {
         match self {
             Self::Blind { .. } => "not_allowed",
+            Self::SaidBound { .. } => "said_bound",
             Self::NamespaceGoing { .. } => "namespace_going",
             Self::BinderSilent { .. } => "binder_silent",
             Self::PodPinned { .. } => "pod_pinned",
@@ -222,6 +232,7 @@ impl Reason for Finding {
 
     fn standing(&self) -> Standing {
         match self {
+            Self::SaidBound { .. } => Standing::Settled,
             Self::BinderSilent { .. }
             | Self::PodPinned { .. }
             | Self::PodGated { .. }

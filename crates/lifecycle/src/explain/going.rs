@@ -14,11 +14,12 @@ const SHOWN: usize = 3;
 pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim) {
     let picture = trail.picture;
     let pods: Vec<&Pod> = picture.pods.items().iter().collect();
-    let pods = match picture.pods.is_seen() {
-        true => Pods::Live(&pods),
-        false => Pods::Cached(&pods),
-    };
-    let because = protect::claim(claim, pods).because;
+    if !picture.pods.is_seen() && claim.meta.has_finalizer(finalizer::PVC_PROTECTION) {
+        let finding = Finding::Blind { what: Kind::POD.plural };
+        trail.find(Subject::claim(claim.key()), &finding, since(picture, &claim.meta));
+        return left(trail, Subject::claim(claim.key()), &claim.meta, finalizer::PVC_PROTECTION.text());
+    }
+    let because = protect::claim(claim, Pods::Live(&pods)).because;
     let mut evidence = since(picture, &claim.meta);
     evidence.extend(fate(picture, claim));
     let told = Told::evidence(evidence).fixed(advice::protect(&because)).fixed(keep(picture, claim));

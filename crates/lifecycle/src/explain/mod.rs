@@ -228,10 +228,12 @@ impl<'a> Trail<'a> {
         let standing = self.links.iter().map(|link| link.standing).max().unwrap_or(Standing::Settled);
         let worst = || self.links.iter().rev().filter(|link| link.standing == standing);
         let root = worst().next();
-        let why = root.map_or("", |link| link.sentence.as_str()).trim_end_matches('.');
-        let sentence = format!("{subject} is {state}: {why}.");
+        let why = root.map_or("", |link| link.sentence.as_str());
+        let stop = if why.ends_with(['.', '!']) { "" } else { "." };
+        let sentence = format!("{subject} is {state}: {why}{stop}");
         let mut fix: Vec<String> = Vec::new();
-        for advice in worst().flat_map(|link| &link.fix) {
+        let others = self.links.iter().filter(|link| link.standing == standing);
+        for advice in root.into_iter().chain(others).flat_map(|link| &link.fix) {
             if !fix.contains(advice) {
                 fix.push(advice.clone());
             }

@@ -63,7 +63,7 @@ fn count(all: usize, held: usize, candidates: &[Candidate<'_>]) -> String {
     if held > 0 {
         parts.push(format!("{held} bound or reserved"));
     }
-    format!("none of {all} volumes fits: {}", parts.join(", "))
+    format!("no volume fits, of {all} in the cluster: {}", parts.join(", "))
 }
 
 fn short(mismatch: Mismatch) -> &'static str {

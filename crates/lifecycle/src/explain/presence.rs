@@ -12,6 +12,9 @@ const GRACE: i64 = 30;
 /// Leases under which a binder runs.
 const BINDERS: [&str; 2] = ["kube-controller-manager", "orlop-controllers"];
 
+/// Events that tell of a call that failed.
+const FAILURES: [&str; 2] = ["ProvisioningFailed", "VolumeFailedDelete"];
+
 /// What a lease says.
 pub(super) enum Leads<'a> {
     Now(&'a Lease),
@@ -87,7 +90,9 @@ pub(super) fn look(trail: &mut Trail<'_>, name: &str, about: (Kind, &Meta)) {
     let sidecars: Vec<String> = sidecars.map(|lease| describe(picture, lease)).collect();
     let known = driver || with > 0 || spoke.is_some() || !sidecars.is_empty();
     evidence.extend(sidecars.into_iter().map(|lease| format!("another sidecar of the driver: {lease}")));
-    evidence.extend(spoke.map(|event| said(picture, event)));
+    // A failure is told by itself.
+    let quiet = spoke.filter(|event| !FAILURES.contains(&event.reason.as_str()));
+    evidence.extend(quiet.map(|event| said(picture, event)));
     let all_seen = picture.drivers.is_seen() && picture.csi_nodes.is_seen() && picture.leases.is_seen();
     let name: Box<str> = name.into();
     let finding = match leads {
@@ -109,12 +114,8 @@ fn is_from(by: &str, name: &str) -> bool {
 
 /// The last call that failed, as an event tells of it; none if one that succeeded was told of later.
 pub(super) fn last_call(picture: &Picture, call: Call, about: (Kind, &Meta)) -> Option<(Finding, String)> {
-    let (failed, succeeded) = match call {
-        Call::DeleteVolume => ("VolumeFailedDelete", ""),
-        _ => ("ProvisioningFailed", "ProvisioningSucceeded"),
-    };
-    let event = picture.last_event(about.0, about.1, &[failed])?;
-    let later = picture.last_event(about.0, about.1, &[succeeded]);
+    let event = picture.last_event(about.0, about.1, &FAILURES)?;
+    let later = picture.last_event(about.0, about.1, &["ProvisioningSucceeded"]);
     if later.is_some_and(|later| later.last > event.last) {
         return None;
     }

@@ -2,7 +2,7 @@
 
 use api::{Claim, Kind};
 
-use super::{Step, Subject, Told, Trail, advice, place, presence, source};
+use super::{Step, Subject, Told, Trail, advice, around, place, presence, source};
 use crate::decision::Lookup;
 use crate::migration;
 use crate::outcome::Call;
@@ -17,6 +17,8 @@ const PREFIX: &str = "pvc-";
 pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim, provisioner: &str) {
     let picture = trail.picture;
     let name = migration::driver_of(provisioner).unwrap_or(provisioner);
+    let about = (Kind::CLAIM, &claim.meta);
+    presence::look(trail, name, about);
     match picture.begun(claim) {
         Some(_) => begun(trail, claim, name),
         None => wanted(trail, claim, name),
@@ -24,11 +26,8 @@ pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim, provisioner: &str) {
     trail.deeper();
     source::look(trail, claim);
     place::look(trail, claim, name);
-    if let Some((finding, evidence)) = presence::last_call(picture, Call::CreateVolume, (Kind::CLAIM, &claim.meta)) {
-        presence::look(trail, name, (Kind::CLAIM, &claim.meta));
+    if let Some((finding, evidence)) = presence::last_call(picture, Call::CreateVolume, about) {
         trail.find(Subject::provisioner(name), &finding, vec![evidence]);
-    } else {
-        presence::look(trail, name, (Kind::CLAIM, &claim.meta));
     }
 }
 
@@ -71,6 +70,10 @@ fn wanted(trail: &mut Trail<'_>, claim: &Claim, name: &str) {
     let because = decide(&seen).because;
     let told = Told::evidence(evidence(claim, &because)).fixed(advice::provision(&because));
     trail.push(Subject::provisioner(name), Step::Provision, &because, told);
+    match because {
+        Because::NotAsked | Because::Provisioned { .. } => around::binder(trail),
+        _ => {}
+    }
 }
 
 fn evidence(claim: &Claim, because: &Because) -> Vec<String> {

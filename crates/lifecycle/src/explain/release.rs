@@ -2,7 +2,7 @@
 
 use api::{Kind, Source, Volume};
 
-use super::{Step, Subject, Told, Trail, advice, around, presence};
+use super::{Finding, Step, Subject, Told, Trail, advice, around, presence};
 use crate::decision::Lookup;
 use crate::outcome::Call;
 use crate::provision::{Names, delete};
@@ -13,6 +13,10 @@ pub(super) fn volume(trail: &mut Trail<'_>, volume: &Volume) {
     let picture = trail.picture;
     let named = volume.claim.as_ref().filter(|reference| reference.uid.is_some());
     let claim = named.map_or(ClaimSeen::Unnamed, |reference| ClaimSeen::Live(picture.claim(&reference.key)));
+    if let ClaimSeen::Live(Lookup::NotCached) = claim {
+        let finding = Finding::Blind { what: Kind::CLAIM.plural };
+        return trail.find(Subject::volume(volume.name()), &finding, evidence(volume));
+    }
     let because = decide(&Seen { volume, claim, plugins: &[] }).because;
     let told = Told::evidence(evidence(volume)).fixed(advice::release(volume, &because));
     trail.push(Subject::volume(volume.name()), Step::Release, &because, told);
