@@ -4,9 +4,13 @@ mod api;
 mod controllers;
 mod csi;
 mod data;
+mod demo;
 mod driver;
 mod explain;
 mod process;
+mod sidecar;
+mod stack;
+mod up;
 
 use std::process::ExitCode;
 
@@ -22,6 +26,8 @@ struct Orlop {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Demo(Box<demo::Args>),
+    Up(Box<up::Args>),
     Api(api::Args),
     Backup(data::BackupArgs),
     Restore(data::RestoreArgs),
@@ -29,6 +35,7 @@ enum Command {
     Salvage(data::SalvageArgs),
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
+    Sidecar(Box<sidecar::Args>),
     Controllers(Box<controllers::Args>),
     Explain(explain::Args),
     FreezeGuard(driver::GuardArgs),
@@ -36,6 +43,8 @@ enum Command {
 
 fn main() -> ExitCode {
     match Orlop::parse().command {
+        Command::Demo(args) => demo::run(*args),
+        Command::Up(args) => up::run(*args),
         Command::Api(args) => api::run(args),
         Command::Backup(args) => data::backup(&args),
         Command::Restore(args) => data::restore(&args),
@@ -43,6 +52,7 @@ fn main() -> ExitCode {
         Command::Salvage(args) => data::salvage(&args),
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
+        Command::Sidecar(args) => sidecar::run(*args),
         Command::Controllers(args) => controllers::run(*args),
         Command::Explain(args) => explain::run(&args),
         Command::FreezeGuard(args) => driver::guard(&args),

@@ -9,6 +9,7 @@
 //! 2. While an intent is open, the same plan is repeated: never another one for the same claim.
 //! 3. Making and deleting for one claim never overlap.
 
+pub mod csi;
 mod engine;
 mod intent;
 pub mod journal;

@@ -9,6 +9,7 @@
 //! 2. Nothing is deleted while a claim with the uid that the volume names may still live.
 
 pub mod claim;
+pub mod csi;
 pub mod delete;
 pub mod intent;
 
