@@ -6,6 +6,7 @@ mod csi;
 mod data;
 mod demo;
 mod driver;
+mod explain;
 mod process;
 mod scheduler;
 mod sidecar;
@@ -38,6 +39,7 @@ enum Command {
     Sidecar(Box<sidecar::Args>),
     Controllers(Box<controllers::Args>),
     Scheduler(Box<scheduler::Args>),
+    Explain(explain::Args),
     FreezeGuard(driver::GuardArgs),
 }
 
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Sidecar(args) => sidecar::run(*args),
         Command::Controllers(args) => controllers::run(*args),
         Command::Scheduler(args) => scheduler::run(*args),
+        Command::Explain(args) => explain::run(&args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

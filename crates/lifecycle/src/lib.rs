@@ -7,6 +7,7 @@ pub mod bind;
 pub mod capacity;
 pub mod decision;
 pub mod ephemeral;
+pub mod explain;
 pub mod migration;
 pub mod outcome;
 pub mod protect;
