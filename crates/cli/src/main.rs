@@ -1,6 +1,7 @@
 //! `orlop`: Kubernetes storage in one program.
 
 mod api;
+mod bench;
 mod controllers;
 mod csi;
 mod data;
@@ -29,6 +30,7 @@ enum Command {
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
     Controllers(Box<controllers::Args>),
+    Bench(bench::Args),
     FreezeGuard(driver::GuardArgs),
 }
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
         Command::Controllers(args) => controllers::run(*args),
+        Command::Bench(args) => bench::run(args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }
