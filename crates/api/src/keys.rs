@@ -118,6 +118,10 @@ pub mod label {
     pub const BETA_REGION: Label = Label("failure-domain.beta.kubernetes.io/region");
     pub const CAPACITY_DRIVER: Label = Label("csi.storage.k8s.io/drivername");
     pub const CAPACITY_MANAGED_BY: Label = Label("csi.storage.k8s.io/managed-by");
+    /// On a ConfigMap that holds volumes whose creation was begun: whose they are.
+    pub const INTENTS: Label = Label("orlop.dev/intents");
+    /// Of several provisioners of one name, one per node: which one.
+    pub const INTENTS_INSTANCE: Label = Label("orlop.dev/intents-instance");
 }
 
 /// Parameters of a StorageClass (spec sidecars 2.7). The secret kinds are stems: `-name` and `-namespace` follow.
@@ -126,6 +130,8 @@ pub mod parameter {
 
     pub const PREFIX: &str = "csi.storage.k8s.io/";
     pub const FSTYPE: Parameter = Parameter("csi.storage.k8s.io/fstype");
+    /// Its name before there was a prefix; any mix of cases counts.
+    pub const PLAIN_FSTYPE: Parameter = Parameter("fstype");
     pub const DEFAULT_SECRET: Parameter = Parameter("csi.storage.k8s.io/secret");
     pub const PROVISIONER_SECRET: Parameter = Parameter("csi.storage.k8s.io/provisioner-secret");
     pub const CONTROLLER_PUBLISH_SECRET: Parameter = Parameter("csi.storage.k8s.io/controller-publish-secret");
@@ -134,11 +140,22 @@ pub mod parameter {
     pub const CONTROLLER_EXPAND_SECRET: Parameter = Parameter("csi.storage.k8s.io/controller-expand-secret");
     pub const NODE_EXPAND_SECRET: Parameter = Parameter("csi.storage.k8s.io/node-expand-secret");
     pub const CONTROLLER_MODIFY_SECRET: Parameter = Parameter("csi.storage.k8s.io/controller-modify-secret");
+    /// Names of secrets from before there was a prefix: `Name` and `Namespace` follow.
+    pub const OLD_PROVISIONER_SECRET: Parameter = Parameter("csiProvisionerSecret");
+    pub const OLD_CONTROLLER_PUBLISH_SECRET: Parameter = Parameter("csiControllerPublishSecret");
+    pub const OLD_NODE_STAGE_SECRET: Parameter = Parameter("csiNodeStageSecret");
+    pub const OLD_NODE_PUBLISH_SECRET: Parameter = Parameter("csiNodePublishSecret");
     pub const CLAIM_NAME: Parameter = Parameter("csi.storage.k8s.io/pvc/name");
     pub const CLAIM_NAMESPACE: Parameter = Parameter("csi.storage.k8s.io/pvc/namespace");
     pub const VOLUME_NAME: Parameter = Parameter("csi.storage.k8s.io/pv/name");
     /// Written into a volume's attributes, so that one can tell which run of a provisioner made it.
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+}
+
+/// Values of labels.
+pub mod value {
+    /// Who keeps capacity objects, for [`super::label::CAPACITY_MANAGED_BY`]; a node's own provisioner adds its name.
+    pub const CAPACITY_MANAGER: &str = "external-provisioner";
 }
 
 /// Taints.

@@ -58,6 +58,8 @@ impl Kind {
     pub const NAMESPACE: Kind = Kind::core("namespaces", "Namespace", Scope::Cluster);
     /// `Secret`.
     pub const SECRET: Kind = Kind::core("secrets", "Secret", Scope::Namespaced);
+    /// `ConfigMap`.
+    pub const CONFIG_MAP: Kind = Kind::core("configmaps", "ConfigMap", Scope::Namespaced);
     /// `Event` of the core group.
     pub const EVENT: Kind = Kind::core("events", "Event", Scope::Namespaced);
     /// `StorageClass`.

@@ -7,6 +7,7 @@ mod csi;
 mod data;
 mod driver;
 mod process;
+mod sidecar;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ enum Command {
     Salvage(data::SalvageArgs),
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
+    Sidecar(Box<sidecar::Args>),
     Controllers(Box<controllers::Args>),
     Bench(bench::Args),
     FreezeGuard(driver::GuardArgs),
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Salvage(args) => data::salvage(&args),
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
+        Command::Sidecar(args) => sidecar::run(*args),
         Command::Controllers(args) => controllers::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::FreezeGuard(args) => driver::guard(&args),

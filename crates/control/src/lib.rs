@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`bind`] | claims and volumes find each other, and part; reclaim by plugins of this process |
 //! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
+//! | [`capacity`] | the scheduler is told how much room a driver has, and where |
 //! | [`protect`] | what is in use does not go away |
 //! | [`ephemeral`] | claims that are made for a pod |
 //! | [`handoff`] | a binder and a provisioner in one process tell each other what annotations would say |
@@ -15,6 +16,7 @@
 //! 4. Nothing here spawns a task. Each controller is a future; dropping it is a crash, and nothing is lost by one.
 
 pub mod bind;
+pub mod capacity;
 mod context;
 pub mod ephemeral;
 pub mod handoff;

@@ -4,11 +4,13 @@
 //! time and chance come in as data. The acting halves are in `control` and `node`.
 
 pub mod bind;
+pub mod capacity;
 pub mod decision;
 pub mod ephemeral;
 pub mod migration;
 pub mod outcome;
 pub mod protect;
+pub mod provision;
 pub mod release;
 
 pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};

@@ -116,6 +116,17 @@ pub struct ProvisionMetrics {
     pub delete_duration: Histograms<Class>,
 }
 
+/// `csistoragecapacities_*`.
+#[derive(Debug, Clone)]
+pub struct CapacityMetrics {
+    /// How many objects there should be.
+    pub goal: Gauge,
+    /// How many of those there are.
+    pub current: Gauge,
+    /// How many there are that should not be.
+    pub obsolete: Gauge,
+}
+
 /// `ephemeral_volume_controller_*`.
 #[derive(Debug, Clone)]
 pub struct EphemeralMetrics {
@@ -154,6 +165,8 @@ pub struct Families {
     pub volume_operation_errors: Family<VolumeOperation, Counter>,
     /// `controller_persistentvolume*`.
     pub provision: ProvisionMetrics,
+    /// `csistoragecapacities_*`.
+    pub capacities: CapacityMetrics,
     /// `ephemeral_volume_controller_*`.
     pub ephemeral: EphemeralMetrics,
     /// `orlop_api_requests_total`.
@@ -242,6 +255,15 @@ impl Registrar {
         }
     }
 
+    fn capacities(&mut self) -> CapacityMetrics {
+        let name = "csistoragecapacities";
+        CapacityMetrics {
+            goal: self.add(&format!("{name}_desired_goal"), "Capacity objects that there should be", Gauge::default()),
+            current: self.add(&format!("{name}_desired_current"), "Of those, how many there are", Gauge::default()),
+            obsolete: self.add(&format!("{name}_obsolete"), "Capacity objects to be removed", Gauge::default()),
+        }
+    }
+
     fn ephemeral(&mut self) -> EphemeralMetrics {
         let create = "ephemeral_volume_controller_create";
         EphemeralMetrics {
@@ -267,6 +289,7 @@ impl Registrar {
             ),
             volume_operation_errors: self.add("volume_operation_errors", "Failed operations", Family::default()),
             provision: self.provision(),
+            capacities: self.capacities(),
             ephemeral: self.ephemeral(),
             requests: self.add("orlop_api_requests", "Requests to the API server", Family::default()),
             relists: self.add("orlop_watch_restarts", "Watches that had to list again", Family::default()),

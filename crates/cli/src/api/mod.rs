@@ -84,51 +84,75 @@ async fn serve_api(args: Args) -> anyhow::Result<()> {
     let stop = told_to_stop()?;
     // Before anything else: a server that cannot note what it does is not started.
     let audit = args.audit_log.as_deref().map(audit_log).transpose()?;
-    let store = Store::open(&args.data.join(data::STORE), Options::default())
-        .map_err(|error| data::advise(error, &args.data))?;
-    let now = UnixSeconds(i64::try_from(SystemClock.now().0 / 1000).context("reading the clock")?);
-    let pki = Pki::open(&args.data.join(data::KEYS), &[], now).context("opening the keys")?;
-    let signer = TokenSigner::new(&pki.token_key_der(), ISSUER).context("opening the key of the tokens")?;
-
-    let listener = TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
-    let address = listener.local_addr().context("asking for the address")?;
-    let api = Api::start(Settings {
-        store,
-        clock: Arc::new(SystemClock),
-        entropy: Arc::new(SystemEntropy::default()),
-        signer,
-        tokens: StaticTokens::default(),
-        address: address.to_string(),
-    })
-    .await
-    .context("preparing the store")?;
-    let config = tls(TlsKeys {
-        chain: vec![pki.server().certificate_der()],
-        key: pki.server().key_der(),
-        client_ca: pki.ca_der(),
-    })
-    .context("preparing TLS")?;
-    let noted = args.data.join(data::ADDRESS);
-    write_private(&noted, format!("{address}\n").as_bytes()).context("noting the address for orlop backup")?;
-    if let Some(file) = &args.write_kubeconfig {
-        let server = format!("https://{address}");
-        let text =
-            kubeconfig(&Kubeconfig { name: "orlop", server: &server, ca_pem: pki.ca_pem(), client: pki.admin() });
-        write_private(file, text.as_bytes()).context("writing the kubeconfig")?;
-    }
-    tracing::info!(%address, data = %args.data.display(), "serving");
-    let background = {
-        let api = api.clone();
-        tokio::spawn(async move { api.run().await })
-    };
-    let service = match audit {
-        Some(log) => api.service().audited(Arc::new(log)),
-        None => api.service(),
-    };
-    serve(listener, config, service, stop, Limits::default()).await.context("serving")?;
-    background.await.context("the controllers")?;
+    let server = Server::open(&args.data, args.listen, args.write_kubeconfig.as_deref()).await?;
+    tracing::info!(address = %server.address, data = %args.data.display(), "serving");
+    server.serve(audit, stop).await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The API server: it listens, and answers nobody yet.
+pub(crate) struct Server {
+    pub(crate) api: Api,
+    pub(crate) address: SocketAddr,
+    listener: TcpListener,
+    keys: TlsKeys,
+}
+
+impl Server {
+    /// Opens the data directory and takes the address.
+    pub(crate) async fn open(data: &Path, listen: SocketAddr, kubeconfig: Option<&Path>) -> anyhow::Result<Self> {
+        let store =
+            Store::open(&data.join(data::STORE), Options::default()).map_err(|error| data::advise(error, data))?;
+        let now = UnixSeconds(i64::try_from(SystemClock.now().0 / 1000).context("reading the clock")?);
+        let pki = Pki::open(&data.join(data::KEYS), &[], now).context("opening the keys")?;
+        let signer = TokenSigner::new(&pki.token_key_der(), ISSUER).context("opening the key of the tokens")?;
+        let listener = TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
+        let address = listener.local_addr().context("asking for the address")?;
+        let api = Api::start(Settings {
+            store,
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy::default()),
+            signer,
+            tokens: StaticTokens::default(),
+            address: address.to_string(),
+        })
+        .await
+        .context("preparing the store")?;
+        let keys = TlsKeys {
+            chain: vec![pki.server().certificate_der()],
+            key: pki.server().key_der(),
+            client_ca: pki.ca_der(),
+        };
+        let noted = data.join(data::ADDRESS);
+        write_private(&noted, format!("{address}\n").as_bytes()).context("noting the address for orlop backup")?;
+        if let Some(file) = kubeconfig {
+            let server = format!("https://{address}");
+            let text = self::kubeconfig(&Kubeconfig {
+                name: "orlop",
+                server: &server,
+                ca_pem: pki.ca_pem(),
+                client: pki.admin(),
+            });
+            write_private(file, text.as_bytes()).context("writing the kubeconfig")?;
+        }
+        Ok(Self { api, address, listener, keys })
+    }
+
+    /// Answers until `stop`.
+    pub(crate) async fn serve(self, audit: Option<AuditLog>, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let config = tls(self.keys).context("preparing TLS")?;
+        let background = {
+            let api = self.api.clone();
+            tokio::spawn(async move { api.run().await })
+        };
+        let service = match audit {
+            Some(log) => self.api.service().audited(Arc::new(log)),
+            None => self.api.service(),
+        };
+        serve(self.listener, config, service, stop, Limits::default()).await.context("serving")?;
+        background.await.context("the controllers")
+    }
 }
 
 fn audit_log(path: &Path) -> anyhow::Result<AuditLog> {

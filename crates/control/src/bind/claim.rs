@@ -38,6 +38,9 @@ async fn rounds(inner: &Inner, key: &Key, tried: &mut Vec<Word>) -> Result<Verdi
         let Some(action) = verdict.actions.first() else {
             inner.metrics.rested(&claim, &verdict.because, observed.class.get());
             observed.hand_over(&claim, &verdict.because);
+            if let Because::Bound { .. } = verdict.because {
+                inner.context.handoff.forget(claim.uid());
+            }
             return Ok(Verdict::Done);
         };
         if let Action::ReadVolume { name } = action {

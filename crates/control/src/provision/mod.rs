@@ -9,16 +9,24 @@
 //! 2. While an intent is open, the same plan is repeated: never another one for the same claim.
 //! 3. Making and deleting for one claim never overlap.
 
+pub mod csi;
+mod engine;
+mod intent;
+pub mod journal;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use api::{Claim, Class, Volume};
+use api::{Claim, Class, Uid, Volume};
 use lifecycle::Notice;
 use lifecycle::outcome::Retry;
+use runtime::Queue;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+pub use engine::{BadNaming, Engine, Naming, Options};
 
 /// Somebody who makes volumes and deletes them (the role of sig-storage-lib-external-provisioner's interface).
 pub trait Provisioner: Send + Sync + 'static {
@@ -28,6 +36,9 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// The names of classes' `provisioner` that are served, its own first, then those of plugins it took over from.
     fn names(&self) -> &[String];
+
+    /// Called once, before anything else: how to say that something which a claim or a volume waited for has come.
+    fn start(&self, _wake: &Wake) {}
 
     /// Looks at everything before anything is made. It may guard a source against deletion, and makes nothing else.
     fn plan(&self, wish: &Wish) -> impl Future<Output = Result<Self::Plan, Unplanned>> + Send;
@@ -41,6 +52,25 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Called after each attempt has ended for good, with the volume's plan: sources may be let go of, capacity has changed.
     fn settled(&self, _plan: &Self::Plan, _end: Settled<'_>) -> impl Future<Output = ()> + Send {
         std::future::ready(())
+    }
+}
+
+/// Puts claims and volumes back to work at once, such as when the last attachment of a volume is gone. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Wake {
+    claims: Queue<Uid>,
+    volumes: Queue<Box<str>>,
+}
+
+impl Wake {
+    /// Looks at the claim again now.
+    pub fn claim(&self, uid: &Uid) {
+        self.claims.add(uid.clone());
+    }
+
+    /// Looks at the volume again now, by its name.
+    pub fn volume(&self, name: &str) {
+        self.volumes.add(name.into());
     }
 }
 

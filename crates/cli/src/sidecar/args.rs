@@ -1,0 +1,320 @@
+//! The flags of `orlop sidecar`: csi-provisioner's, with its names and defaults (spec sidecars 1.1, 2.1).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::Key;
+use clap::ArgAction;
+use control::capacity::{self, Owner, OwnerLevel};
+use control::provision::csi::{GuardOptions, NodeMode, Options, SidecarOptions, Sweep};
+use control::provision::{self, Naming};
+use lifecycle::capacity::Immediate as CapacityImmediate;
+use lifecycle::provision::csi::outline::{AttributesGate, Metadata, ReadOnly, TopologyGate};
+use lifecycle::provision::csi::source::{Crossing, ModeChange};
+use lifecycle::provision::csi::topology::{Immediate, Strictness};
+use runtime::args::{DriverArgs, GateArgs, KubeArgs, LeaderArgs, ServeArgs, parse_duration};
+use runtime::queue::Backoff;
+
+use crate::process::LogArgs;
+
+/// Runs what stands beside a CSI driver: volumes are provisioned for claims and deleted, and room is told to the scheduler.
+#[derive(Debug, clap::Args)]
+#[command(version, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) driver: DriverArgs,
+    #[command(flatten)]
+    pub(super) kube: KubeArgs,
+    #[command(flatten)]
+    pub(super) volumes: VolumeArgs,
+    #[command(flatten)]
+    pub(super) places: PlaceArgs,
+    #[command(flatten)]
+    pub(super) capacity: CapacityArgs,
+    #[command(flatten)]
+    pub(super) work: WorkArgs,
+    #[command(flatten)]
+    pub(super) gates: GateArgs,
+    #[command(flatten)]
+    pub(super) leader: LeaderArgs,
+    #[command(flatten)]
+    pub(super) serve: ServeArgs,
+    #[command(flatten)]
+    pub(super) log: LogArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  orlop sidecar --csi-address /run/csi/csi.sock --kubeconfig ./kubeconfig
+  orlop sidecar --leader-election --http-endpoint 127.0.0.1:8080 --feature-gates Topology=true
+  NAMESPACE=kube-system POD_NAME=driver-0 orlop sidecar --enable-capacity
+  NODE_NAME=node-1 orlop sidecar --node-deployment";
+
+/// How volumes are made.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct VolumeArgs {
+    /// Start of the names of volumes.
+    #[arg(long, value_name = "PREFIX", default_value = "pvc", help_heading = "Volumes")]
+    volume_name_prefix: String,
+    /// Letters of a claim's uid in the name of its volume, without dashes; -1 keeps the uid as it is.
+    #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, help_heading = "Volumes")]
+    volume_name_uuid_length: i64,
+    /// Filesystem of volumes whose class names none; empty leaves it to the driver.
+    #[arg(long, value_name = "TYPE", default_value = "", help_heading = "Volumes")]
+    default_fstype: String,
+    /// Tell the driver the names of claim and volume as parameters.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Volumes")]
+    extra_create_metadata: bool,
+    /// Attach volumes that are asked for with ReadOnlyMany alone for reading only.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Volumes")]
+    controller_publish_readonly: bool,
+    /// Refuse to restore a snapshot with another volume mode than it was taken with.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Volumes")]
+    prevent_volume_mode_conversion: bool,
+    /// How often guards of snapshots are looked at beside the events that take them off; 0 does not watch snapshots.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration, help_heading = "Volumes")]
+    snapshot_orphan_sweep_interval: Duration,
+}
+
+/// Where volumes are made.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct PlaceArgs {
+    /// With delayed binding, tell the driver the selected node's place only.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Topology")]
+    strict_topology: bool,
+    /// With immediate binding, tell the driver all places where it runs.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Topology")]
+    immediate_topology: bool,
+    /// Run one instance per node, each for its own node only; needs $NODE_NAME.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Topology")]
+    node_deployment: bool,
+    /// Let instances compete for claims with immediate binding.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Topology")]
+    node_deployment_immediate_binding: bool,
+    /// How long an instance waits at first before it takes a claim.
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_duration, help_heading = "Topology")]
+    node_deployment_base_delay: Duration,
+    /// How long an instance waits at most.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, help_heading = "Topology")]
+    node_deployment_max_delay: Duration,
+}
+
+/// Whether room is told to the scheduler, and how.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct CapacityArgs {
+    /// Keep CSIStorageCapacity objects, in the namespace $NAMESPACE.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Capacity")]
+    enable_capacity: bool,
+    /// Objects that are worked on at once.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Capacity")]
+    capacity_threads: usize,
+    /// How often the driver is asked again.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration, help_heading = "Capacity")]
+    capacity_poll_interval: Duration,
+    /// Tell the room of classes with immediate binding, too.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Capacity")]
+    capacity_for_immediate_binding: bool,
+    /// Whom the objects belong to: -1 nobody, 0 the pod $POD_NAME, 1 its controller, 2 the controller of that.
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, help_heading = "Capacity")]
+    capacity_ownerref_level: i32,
+    /// Accepted for compatibility: an object is written only when it changes.
+    #[arg(long, value_name = "N", default_value_t = 0.0, hide = true)]
+    kube_api_capacity_qps: f64,
+    /// Accepted for compatibility: an object is written only when it changes.
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
+    kube_api_capacity_burst: u32,
+}
+
+/// How much at once, and how often again.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct WorkArgs {
+    /// How long one call to the driver may take.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration, help_heading = "Work")]
+    pub(super) timeout: Duration,
+    /// How long after the first failure something is tried again; doubled with each further one.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration, help_heading = "Work")]
+    retry_interval_start: Duration,
+    /// How long something waits at most before it is tried again.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration, help_heading = "Work")]
+    retry_interval_max: Duration,
+    /// So many claims and so many volumes are worked on at once.
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Work")]
+    worker_threads: usize,
+    /// So many sources of clones and restores are looked at at once.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Work")]
+    cloning_protection_threads: usize,
+    /// Accepted for compatibility: this program has no such profiler.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL", hide = true)]
+    enable_pprof: bool,
+}
+
+/// The feature gates that are known, with their defaults.
+pub(super) const TOPOLOGY: (&str, bool) = ("Topology", true);
+pub(super) const CROSSING: (&str, bool) = ("CrossNamespaceVolumeDataSource", false);
+pub(super) const ATTRIBUTES: (&str, bool) = ("VolumeAttributesClass", true);
+/// The lease is given back at exit, always; the gate is known so that it may be set.
+const RELEASE: (&str, bool) = ("ReleaseLeaderElectionOnExit", true);
+
+/// What comes from the environment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Surroundings {
+    pub(super) node: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) pod: Option<String>,
+}
+
+impl Surroundings {
+    pub(super) fn read() -> Self {
+        let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self { node: of("NODE_NAME"), namespace: of("NAMESPACE"), pod: of("POD_NAME") }
+    }
+}
+
+impl Args {
+    /// Everything that can be wrong with the flags is said before anything is connected.
+    pub(super) fn check(&self, around: &Surroundings) -> anyhow::Result<()> {
+        let known = [TOPOLOGY.0, CROSSING.0, ATTRIBUTES.0, RELEASE.0];
+        if let Some(gate) = self.gates.feature_gates.unknown(&known).next() {
+            bail!("--feature-gates: {gate:?} is not known; known are {}", known.join(", "));
+        }
+        for (flag, number) in [
+            ("--worker-threads", self.work.worker_threads),
+            ("--cloning-protection-threads", self.work.cloning_protection_threads),
+            ("--capacity-threads", self.capacity.capacity_threads),
+        ] {
+            if number == 0 {
+                bail!("{flag} must be at least 1");
+            }
+        }
+        if self.work.retry_interval_start.is_zero() || self.work.retry_interval_max < self.work.retry_interval_start {
+            bail!("--retry-interval-start must be more than nothing and at most --retry-interval-max");
+        }
+        if self.work.timeout.is_zero() || self.capacity.capacity_poll_interval.is_zero() {
+            bail!("--timeout and --capacity-poll-interval must be more than nothing");
+        }
+        if self.places.node_deployment && self.leader.leader_election {
+            bail!(
+                "--node-deployment runs one instance per node, of which --leader-election would stop all but one; drop it"
+            );
+        }
+        self.naming()?;
+        self.node(around)?;
+        self.room(around)?;
+        Ok(())
+    }
+
+    fn naming(&self) -> anyhow::Result<Naming> {
+        let VolumeArgs { volume_name_prefix, volume_name_uuid_length, .. } = &self.volumes;
+        Naming::new(volume_name_prefix, *volume_name_uuid_length)
+            .context("--volume-name-prefix and --volume-name-uuid-length")
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff { start: self.work.retry_interval_start, max: self.work.retry_interval_max }
+    }
+
+    fn node(&self, around: &Surroundings) -> anyhow::Result<Option<NodeMode>> {
+        if !self.places.node_deployment {
+            return Ok(None);
+        }
+        let name = around.node.clone().context("--node-deployment needs the node's name in $NODE_NAME")?;
+        Ok(Some(NodeMode {
+            name,
+            immediate: self.places.node_deployment_immediate_binding,
+            base_delay: self.places.node_deployment_base_delay,
+            max_delay: self.places.node_deployment_max_delay,
+        }))
+    }
+
+    fn room(&self, around: &Surroundings) -> anyhow::Result<Option<capacity::Options>> {
+        if !self.capacity.enable_capacity {
+            return Ok(None);
+        }
+        let level = match u32::try_from(self.capacity.capacity_ownerref_level) {
+            Ok(level) => OwnerLevel::Above(level),
+            Err(_) if self.capacity.capacity_ownerref_level == -1 => OwnerLevel::None,
+            Err(_) => bail!("--capacity-ownerref-level must be -1 or more"),
+        };
+        let own = around.namespace.clone().context("--enable-capacity needs its namespace in $NAMESPACE")?;
+        let pod = match (level, &around.pod) {
+            (OwnerLevel::None, _) => String::new(),
+            (OwnerLevel::Above(_), Some(pod)) => pod.clone(),
+            (OwnerLevel::Above(_), None) => {
+                bail!("--enable-capacity needs its pod's name in $POD_NAME, or --capacity-ownerref-level=-1")
+            }
+        };
+        Ok(Some(capacity::Options {
+            owner: Owner { level, pod: Key::namespaced(&own, &pod) },
+            namespace: own,
+            immediate: match self.capacity.capacity_for_immediate_binding {
+                true => CapacityImmediate::Told,
+                false => CapacityImmediate::Skipped,
+            },
+            poll: self.capacity.capacity_poll_interval,
+            workers: self.capacity.capacity_threads,
+            timeout: self.work.timeout,
+            backoff: self.backoff(),
+            node: self.node(around)?.map(|node| node.name),
+        }))
+    }
+
+    /// What the flags say, for a driver that has told its name. `attributes` is whether the API has attributes classes.
+    pub(super) fn options(
+        &self,
+        component: &str,
+        attributes: AttributesGate,
+        around: &Surroundings,
+    ) -> anyhow::Result<SidecarOptions> {
+        let node = self.node(around)?;
+        let namespace = self.leader.namespace();
+        let engine = provision::Options {
+            workers: self.work.worker_threads,
+            backoff: self.backoff(),
+            naming: self.naming()?,
+            instance: node.as_ref().map(|node| node.name.clone()),
+            ..provision::Options::new(component, &namespace)
+        };
+        let sweep = match self.volumes.snapshot_orphan_sweep_interval {
+            Duration::ZERO => Sweep::Off,
+            interval => Sweep::Every(interval),
+        };
+        let workers = self.work.cloning_protection_threads;
+        Ok(SidecarOptions {
+            provisioner: Options {
+                plans: self.plans(attributes),
+                timeout: self.work.timeout,
+                node,
+                backoff: self.backoff(),
+            },
+            engine,
+            guards: GuardOptions { sweep, workers, backoff: self.backoff() },
+            capacity: self.room(around)?,
+        })
+    }
+
+    fn plans(&self, attributes: AttributesGate) -> lifecycle::provision::csi::Options {
+        let Args { volumes, places, gates, .. } = self;
+        let on = |(name, default): (&str, bool)| gates.feature_gates.enabled(name, default);
+        lifecycle::provision::csi::Options {
+            strictness: if places.strict_topology { Strictness::Strict } else { Strictness::Preferred },
+            immediate: if places.immediate_topology { Immediate::Aggregated } else { Immediate::Unconstrained },
+            topology: if on(TOPOLOGY) { TopologyGate::On } else { TopologyGate::Off },
+            default_fstype: volumes.default_fstype.clone(),
+            metadata: if volumes.extra_create_metadata { Metadata::WithNames } else { Metadata::Plain },
+            read_only: if volumes.controller_publish_readonly { ReadOnly::ForReaders } else { ReadOnly::Never },
+            modes: if volumes.prevent_volume_mode_conversion { ModeChange::Guarded } else { ModeChange::Free },
+            crossing: if on(CROSSING) { Crossing::On } else { Crossing::Off },
+            attributes,
+        }
+    }
+}

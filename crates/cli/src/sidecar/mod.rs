@@ -1,0 +1,107 @@
+//! `orlop sidecar`: the provisioner beside any CSI driver.
+//!
+//! The driver may be away when this starts and at any time later; upstream's sidecar ends then, this one waits. It ends
+//! only when another driver answers on the socket.
+
+mod args;
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use api::{AttributesClass, Kind};
+use control::Context;
+use control::provision::csi::Sidecar;
+use lifecycle::provision::csi::outline::AttributesGate;
+use runtime::client::{Error, Selection};
+use runtime::csi::{self, Driver, Facts};
+use runtime::{Stop, Stopper, stop};
+
+pub(crate) use args::Args;
+use args::{ATTRIBUTES, Surroundings};
+
+use crate::process::{self, Lead, Process};
+
+pub(crate) fn run(args: Args) -> ExitCode {
+    let around = Surroundings::read();
+    let ended = args.check(&around).and_then(|()| args.log.start());
+    match ended.and_then(|()| process::block_on(start(&args, &around))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("orlop sidecar: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start(args: &Args, around: &Surroundings) -> anyhow::Result<()> {
+    let process = Process::connect(&args.kube, "orlop-sidecar").await?;
+    let options = csi::Options { timeout: args.work.timeout, ..csi::Options::default() };
+    let driver = Driver::new(args.driver.csi_address.clone(), options, &process.context.metrics);
+    let (stopper, stop) = Stopper::new();
+    let (done, ended) = Stopper::new();
+    let working = async {
+        let worked = work(args, around, process, &driver, &stop).await;
+        done.stop();
+        worked
+    };
+    // The connection outlives the work, which may still need it to end well.
+    tokio::select! {
+        biased;
+        worked = working => worked,
+        lost = driver.run(&ended) => match lost {
+            Ok(()) => Ok(()),
+            Err(error) => Err(anyhow!(error)),
+        },
+        // The second signal: whoever sends it does not want to wait.
+        signals = stop::on_signals(stopper) => signals.map_err(|error| anyhow!(error)),
+    }
+}
+
+/// Waits for the driver, and then works until `stop`.
+async fn work(
+    args: &Args,
+    around: &Surroundings,
+    process: Process,
+    driver: &Driver,
+    stop: &Stop,
+) -> anyhow::Result<()> {
+    tracing::info!(address = %args.driver.csi_address, "waiting for the driver");
+    let facts = tokio::select! {
+        biased;
+        () = stop.stopped() => return Ok(()),
+        facts = driver.ready() => facts,
+    };
+    let attributes = attributes(args, &process.context).await;
+    let options = args.options(&component(&process.context, &facts), attributes, around)?;
+    let sidecar = Sidecar::new(&process.context, driver, &facts, options);
+    // The lock has upstream's name, so that its replicas and ours never lead together (1.4).
+    let lead = Lead::by(&args.leader, &facts.name.replace('/', "-"));
+    let sidecar = &sidecar;
+    process.run_until(&args.serve, lead, stop, |stop| async move { sidecar.run(&stop).await }).await
+}
+
+/// Who events come from: the driver, this host, and this run.
+fn component(context: &Context, facts: &Facts) -> String {
+    format!("{}_{}_{:016x}{:016x}", facts.name, process::identity(), context.entropy.number(), context.entropy.number())
+}
+
+/// Attributes classes are used if the API has them, unless somebody said so or otherwise (2.1).
+async fn attributes(args: &Args, context: &Context) -> AttributesGate {
+    let gates = &args.gates.feature_gates;
+    let gate = |on| if on { AttributesGate::On } else { AttributesGate::Off };
+    let (name, default) = ATTRIBUTES;
+    // A gate that was set answers the same whatever its default is.
+    if gates.enabled(name, true) == gates.enabled(name, false) {
+        return gate(gates.enabled(name, default));
+    }
+    let listed = context.client.list::<AttributesClass>(Kind::ATTRIBUTES_CLASS, &Selection::default(), 1, None).await;
+    match listed {
+        Err(Error::NotFound { .. }) => {
+            tracing::info!("the API has no VolumeAttributesClass; claims' attributes classes are left alone");
+            AttributesGate::Off
+        }
+        Ok(_) | Err(_) => gate(default),
+    }
+}

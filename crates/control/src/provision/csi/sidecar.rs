@@ -1,0 +1,59 @@
+//! Everything that runs beside one driver, on any context: the engine with the driver behind it, the guards of sources,
+//! and what tells its room.
+//!
+//! It works alone (`orlop sidecar`), or in one process with the binder, whose requests then come without a write.
+
+use std::sync::Arc;
+
+use runtime::Stop;
+use runtime::csi::{Driver, Facts};
+
+use super::{CsiProvisioner, GuardOptions, Guards, Options};
+use crate::Context;
+use crate::capacity::{self, Producer};
+use crate::provision::{self, Engine};
+
+/// How the parts behave.
+#[derive(Debug, Clone)]
+pub struct SidecarOptions {
+    pub provisioner: Options,
+    pub engine: provision::Options,
+    pub guards: GuardOptions,
+    /// `--enable-capacity`.
+    pub capacity: Option<capacity::Options>,
+}
+
+/// The parts beside one driver.
+#[derive(Debug)]
+pub struct Sidecar {
+    provisioner: CsiProvisioner,
+    engine: Engine<CsiProvisioner>,
+    guards: Guards,
+    capacity: Option<Producer>,
+}
+
+impl Sidecar {
+    /// The parts for a driver that said `facts` when it was met. Nothing happens until [`Sidecar::run`]; somebody has to
+    /// run the driver's connection and the context's caches.
+    pub fn new(context: &Context, driver: &Driver, facts: &Facts, options: SidecarOptions) -> Self {
+        let SidecarOptions { provisioner, engine, guards, capacity } = options;
+        let provisioner = CsiProvisioner::new(context, driver, facts, provisioner);
+        let capacity = capacity.map(|options| Producer::new(context, driver, &facts.name, options));
+        if let Some(producer) = &capacity {
+            provisioner.refresh_with(producer.refresh());
+        }
+        let guards = Guards::new(context, &provisioner, guards);
+        let engine = Engine::new(context, Arc::new(provisioner.clone()), engine);
+        Self { provisioner, engine, guards, capacity }
+    }
+
+    /// Works until `stop`. It may be called again afterwards, never twice at once.
+    pub async fn run(&self, stop: &Stop) {
+        let capacity = async {
+            if let Some(producer) = &self.capacity {
+                producer.run(stop).await;
+            }
+        };
+        tokio::join!(self.engine.run(stop), self.provisioner.run(stop), self.guards.run(stop), capacity);
+    }
+}

@@ -1,0 +1,132 @@
+//! Between our words and the driver's.
+
+use std::collections::BTreeMap;
+
+use csi::v1;
+use csi::v1::controller_service_capability::rpc::Type as Rpc;
+use csi::v1::plugin_capability::service::Type as Service;
+use csi::v1::volume_capability::access_mode::Mode;
+use csi::v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use csi::v1::volume_content_source::{SnapshotSource, Type as ContentType, VolumeSource};
+use lifecycle::outcome::{Call, Code, Outcome, outcome};
+use lifecycle::provision::csi::access::Access;
+use lifecycle::provision::csi::answer::Answer;
+use lifecycle::provision::csi::plan::Shape;
+use lifecycle::provision::csi::source::Content;
+use lifecycle::provision::csi::topology::{Requirement, Term};
+use lifecycle::provision::csi::{Abilities, Ability, Plan};
+use runtime::csi::{CallError, Capabilities};
+
+use crate::provision::Failed;
+
+/// The values of a secret. They have no `Debug`.
+pub(super) type Values = BTreeMap<String, String>;
+
+pub(super) fn abilities(says: &Capabilities) -> Abilities {
+    let services = [
+        (Service::ControllerService, Ability::ControllerService),
+        (Service::VolumeAccessibilityConstraints, Ability::Topology),
+    ];
+    let calls = [
+        (Rpc::CreateDeleteVolume, Ability::CreateDelete),
+        (Rpc::CreateDeleteSnapshot, Ability::Snapshots),
+        (Rpc::CloneVolume, Ability::Clones),
+        (Rpc::ModifyVolume, Ability::Modify),
+        (Rpc::SingleNodeMultiWriter, Ability::SingleNodeMultiWriter),
+        (Rpc::PublishUnpublishVolume, Ability::Publish),
+        (Rpc::GetCapacity, Ability::Capacity),
+    ];
+    let services = services.into_iter().filter(|(service, _)| says.serves(*service)).map(|(_, ability)| ability);
+    let calls = calls.into_iter().filter(|(rpc, _)| says.controls(*rpc)).map(|(_, ability)| ability);
+    services.chain(calls).collect()
+}
+
+/// What is known after a call that failed, with a sentence that says so.
+pub(super) fn failed(call: Call, error: &CallError) -> Failed {
+    let message = error.to_string();
+    let Some(code) = error.code() else {
+        // This attempt sent nothing, but an earlier one may have.
+        return Failed::Unknown { message };
+    };
+    match outcome(call, Code::from_number(code as i32)) {
+        Outcome::Refused(retry) => Failed::Refused { message, retry },
+        Outcome::Done | Outcome::Unknown => Failed::Unknown { message },
+    }
+}
+
+pub(super) fn create_request(plan: &Plan, secrets: Values) -> v1::CreateVolumeRequest {
+    v1::CreateVolumeRequest {
+        name: plan.volume.clone(),
+        capacity_range: Some(v1::CapacityRange { required_bytes: plan.bytes, limit_bytes: 0 }),
+        volume_capabilities: capabilities(plan),
+        parameters: plan.parameters.clone(),
+        secrets,
+        volume_content_source: plan.content.as_ref().map(content_source),
+        accessibility_requirements: plan.topology.as_ref().map(requirement),
+        mutable_parameters: plan.mutable.clone(),
+    }
+}
+
+/// One capability per access mode.
+pub(super) fn capabilities(plan: &Plan) -> Vec<v1::VolumeCapability> {
+    let access_type = || match &plan.shape {
+        Shape::Block => AccessType::Block(BlockVolume {}),
+        Shape::Mount { fstype } => AccessType::Mount(MountVolume {
+            fs_type: fstype.clone().unwrap_or_default(),
+            mount_flags: plan.mount_options.clone(),
+            ..Default::default()
+        }),
+    };
+    let capability = |access: &Access| v1::VolumeCapability {
+        access_mode: Some(AccessMode { mode: mode(*access).into() }),
+        access_type: Some(access_type()),
+    };
+    plan.access.iter().map(capability).collect()
+}
+
+fn mode(access: Access) -> Mode {
+    match access {
+        Access::SingleNodeWriter => Mode::SingleNodeWriter,
+        Access::SingleNodeSingleWriter => Mode::SingleNodeSingleWriter,
+        Access::SingleNodeMultiWriter => Mode::SingleNodeMultiWriter,
+        Access::MultiNodeReaderOnly => Mode::MultiNodeReaderOnly,
+        Access::MultiNodeMultiWriter => Mode::MultiNodeMultiWriter,
+    }
+}
+
+fn content_source(content: &Content) -> v1::VolumeContentSource {
+    let r#type = match content {
+        Content::Volume(id) => ContentType::Volume(VolumeSource { volume_id: id.clone() }),
+        Content::Snapshot(id) => ContentType::Snapshot(SnapshotSource { snapshot_id: id.clone() }),
+    };
+    v1::VolumeContentSource { r#type: Some(r#type) }
+}
+
+fn requirement(requirement: &Requirement) -> v1::TopologyRequirement {
+    v1::TopologyRequirement {
+        requisite: requirement.requisite.iter().map(topology).collect(),
+        preferred: requirement.preferred.iter().map(topology).collect(),
+    }
+}
+
+pub(crate) fn topology(term: &Term) -> v1::Topology {
+    v1::Topology { segments: term.0.clone() }
+}
+
+/// What the driver said; an answer without a volume is one whose volume has no id.
+pub(super) fn answer(response: v1::CreateVolumeResponse) -> Answer {
+    let Some(volume) = response.volume else {
+        return Answer::default();
+    };
+    let content = volume.content_source.and_then(|source| source.r#type).map(|source| match source {
+        ContentType::Volume(VolumeSource { volume_id }) => Content::Volume(volume_id),
+        ContentType::Snapshot(SnapshotSource { snapshot_id }) => Content::Snapshot(snapshot_id),
+    });
+    Answer {
+        id: volume.volume_id,
+        bytes: volume.capacity_bytes,
+        context: volume.volume_context,
+        content,
+        places: volume.accessible_topology.into_iter().map(|topology| Term(topology.segments)).collect(),
+    }
+}

@@ -1,0 +1,188 @@
+//! A volume whose time is over: spec sidecars 2.11.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::keys::finalizer;
+use api::{Claim, Key, Volume};
+use lifecycle::provision::delete::{Action, Backing, Seen, decide};
+use lifecycle::provision::delete_failed;
+use lifecycle::{Lookup, Notice};
+use runtime::client::Error;
+use runtime::metrics;
+use runtime::{Patch, Stop, Verdict};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::claim::Step;
+use super::{Engine, ROUNDS, is_stale};
+use crate::Live;
+use crate::provision::{Failed, Provisioner};
+
+impl<P: Provisioner> Engine<P> {
+    /// Works on one volume, by its name.
+    pub(super) async fn volume(&self, name: Box<str>, stop: &Stop) -> Verdict {
+        let _turn = self.turns.take(&name).await;
+        let mut live = None;
+        for _ in 0..ROUNDS {
+            if stop.is_stopped() {
+                return Verdict::Again(Duration::ZERO);
+            }
+            let Some(volume) = self.context.cache::<Volume>().get(&Key::cluster(&name)) else { return Verdict::Done };
+            if let ControlFlow::Break(verdict) = self.look_at(&volume, &mut live, stop).await {
+                return verdict;
+            }
+        }
+        Verdict::Again(Duration::ZERO)
+    }
+
+    /// One step. `live` is what the server said about the claim in this pass.
+    async fn look_at(&self, volume: &Arc<Volume>, live: &mut Option<Live<Claim>>, stop: &Stop) -> Step {
+        let cached = self.claim_of(volume);
+        let decision = decide(&Seen {
+            volume,
+            claim: match (&cached, &live) {
+                (Some(claim), _) => Lookup::Found(claim),
+                (None, Some(live)) => live.lookup(),
+                (None, None) => Lookup::NotCached,
+            },
+            names: self.names(),
+            backing: match self.memory.emptied_since(&volume.meta.uid) {
+                Some(_) => Backing::Gone,
+                None => Backing::Unknown,
+            },
+        });
+        tracing::trace!(volume = volume.name(), because = %decision.because, "a volume is looked at");
+        match decision.actions.into_iter().next() {
+            None => Step::Break(Verdict::Done),
+            Some(Action::ReadClaim { key }) => match self.context.read::<Claim>(&key).await {
+                Ok(answer) => {
+                    *live = Some(answer);
+                    Step::Continue(())
+                }
+                Err(error) => Step::Break(Verdict::Failed(error.to_string())),
+            },
+            Some(Action::DeleteBacking) => self.empty(volume, stop).await,
+            Some(Action::DeleteObject) => self.delete_object(volume).await,
+            Some(Action::AddFinalizer) => {
+                let held = volume.meta.finalizers.iter().map(|held| held.as_str());
+                let finalizers: Vec<&str> = held.chain([finalizer::EXTERNAL_PROVISIONER.text()]).collect();
+                let revision = volume.meta.revision.to_string();
+                let patch = json!({"metadata": {
+                    "resourceVersion": revision, "uid": volume.meta.uid, "finalizers": finalizers}});
+                self.change(volume, &Patch::Merge(patch)).await
+            }
+            Some(Action::RemoveFinalizer) => match without_finalizer(volume) {
+                Some(patch) => self.change(volume, &patch).await,
+                None => Step::Break(Verdict::Done),
+            },
+        }
+    }
+
+    /// The claim that the volume names, if the cache has that very one.
+    fn claim_of(&self, volume: &Volume) -> Option<Arc<Claim>> {
+        self.by_uid.first(volume.claim.as_ref()?.uid.as_ref()?.as_str())
+    }
+
+    /// Deletes what the volume is made of.
+    async fn empty(&self, volume: &Volume, stop: &Stop) -> Step {
+        if let Some(uid) = volume.claim.as_ref().and_then(|reference| reference.uid.as_ref()) {
+            // An intent that is still in the journal would have the next process make the volume anew.
+            if let Some(begun) = self.memory.begun(uid).filter(|begun| begun.intent.volume == volume.name()) {
+                match self.go_on(uid, begun, stop).await {
+                    ControlFlow::Break(verdict @ Verdict::Failed(_)) => return Step::Break(verdict),
+                    ControlFlow::Break(_) | ControlFlow::Continue(()) => return Step::Continue(()),
+                }
+            }
+            if let Err(error) = self.journal.closed(uid).await {
+                return Step::Break(Verdict::Failed(error.to_string()));
+            }
+        }
+        if stop.is_stopped() {
+            return Step::Break(Verdict::Again(Duration::ZERO));
+        }
+        let since = Instant::now();
+        match self.provisioner.delete(volume).await {
+            Ok(()) => {
+                self.memory.emptied(&volume.meta.uid, since);
+                Step::Continue(())
+            }
+            Err(Failed::NotOurs { message }) => {
+                tracing::debug!(volume = volume.name(), message, "not ours to delete");
+                Step::Break(Verdict::Done)
+            }
+            Err(Failed::Refused { message, .. } | Failed::Unknown { message }) => {
+                Step::Break(self.not_deleted(volume, message))
+            }
+        }
+    }
+
+    fn not_deleted(&self, volume: &Volume, message: String) -> Verdict {
+        tracing::info!(volume = volume.name(), message, "deletion failed");
+        self.context.metrics.provision.delete_failed.get_or_create(&class_of(volume)).inc();
+        let notice: Notice = delete_failed(&message);
+        self.notices.say(volume, notice);
+        Verdict::Failed(message)
+    }
+
+    async fn delete_object(&self, volume: &Volume) -> Step {
+        match self.context.delete::<Volume>(&volume.meta).await {
+            Ok(()) => {
+                let (metrics, class) = (&self.context.metrics.provision, class_of(volume));
+                metrics.deleted.get_or_create(&class).inc();
+                if let Some(since) = self.memory.emptied_since(&volume.meta.uid) {
+                    metrics.delete_duration.get_or_create(&class).observe(since.elapsed().as_secs_f64());
+                }
+                self.notices.forget(&volume.meta.uid);
+                Step::Continue(())
+            }
+            Err(error) => self.again(volume, error).await,
+        }
+    }
+
+    async fn change(&self, volume: &Volume, patch: &Patch) -> Step {
+        match self.context.patch::<Volume>(&volume.meta.key, patch).await {
+            Ok(Some(now)) if now.meta.is_deleting() && now.meta.finalizers.is_empty() => {
+                // The last finalizer was ours: that write was its end.
+                self.context.gone::<Volume>(&now.meta);
+                Step::Continue(())
+            }
+            Ok(_) => Step::Continue(()),
+            Err(error) => self.again(volume, error).await,
+        }
+    }
+
+    /// After a write that failed: what is not clear is read, and decided again.
+    async fn again(&self, volume: &Volume, error: Error) -> Step {
+        if !is_stale(&error) {
+            return Step::Break(self.not_deleted(volume, error.to_string()));
+        }
+        match self.context.read::<Volume>(&volume.meta.key).await {
+            // Nothing has changed, so that the server meant the patch itself.
+            Ok(Live::Found(now))
+                if now.meta.revision == volume.meta.revision && matches!(error, Error::Invalid { .. }) =>
+            {
+                Step::Break(self.not_deleted(volume, error.to_string()))
+            }
+            Ok(Live::Found(_) | Live::Absent) => Step::Continue(()),
+            Err(error) => Step::Break(self.not_deleted(volume, error.to_string())),
+        }
+    }
+}
+
+/// Takes our finalizer off, and nothing else: if the list has changed, nothing at all.
+fn without_finalizer(volume: &Volume) -> Option<Patch> {
+    let ours = finalizer::EXTERNAL_PROVISIONER.text();
+    let at = volume.meta.finalizers.iter().position(|held| *held == *ours)?;
+    let path = format!("/metadata/finalizers/{at}");
+    Some(Patch::Json(json!([
+        {"op": "test", "path": "/metadata/uid", "value": volume.meta.uid},
+        {"op": "test", "path": path, "value": ours},
+        {"op": "remove", "path": path},
+    ])))
+}
+
+fn class_of(volume: &Volume) -> metrics::Class {
+    metrics::Class { class: volume.class().text().to_owned() }
+}

@@ -1,0 +1,173 @@
+//! What an engine knows between two looks at one object.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::{Claim, Uid, Volume};
+use lifecycle::outcome::Retry;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::provision::intent::Intent;
+
+/// What an engine knows. Only `begun` is more than an optimisation, and the journal has it, too.
+#[derive(Debug)]
+pub(super) struct Memory<Plan> {
+    state: Mutex<State<Plan>>,
+}
+
+#[derive(Debug)]
+struct State<Plan> {
+    begun: BTreeMap<Uid, Begun<Plan>>,
+    /// Entries of the journal that cannot be understood, and what was said about them.
+    unreadable: BTreeMap<Uid, Arc<str>>,
+    /// Claims that got a volume from us.
+    served: BTreeSet<Uid>,
+    held: BTreeMap<Uid, Arc<Held>>,
+    /// Volumes whose backing we deleted, and when that began.
+    emptied: BTreeMap<Uid, Instant>,
+}
+
+/// An open intent.
+#[derive(Debug)]
+pub(super) struct Begun<Plan> {
+    pub(super) intent: Arc<Intent<Plan>>,
+    pub(super) known: Known,
+    pub(super) since: Instant,
+}
+
+impl<Plan> Clone for Begun<Plan> {
+    fn clone(&self) -> Self {
+        Self { intent: self.intent.clone(), known: self.known.clone(), since: self.since }
+    }
+}
+
+/// What is known of a creation.
+#[derive(Debug, Clone)]
+pub(super) enum Known {
+    Open,
+    Made(Arc<Made>),
+    Refused { message: String, retry: Retry },
+    Undone,
+}
+
+/// A volume that exists and waits to be stored.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) volume: Volume,
+    pub(super) body: Value,
+}
+
+/// A request that was refused as invalid (2.4 #1).
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) claim: Arc<Claim>,
+    pub(super) class: Uid,
+    pub(super) message: String,
+    pub(super) until: Instant,
+}
+
+impl<Plan> Default for State<Plan> {
+    fn default() -> Self {
+        Self {
+            begun: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            served: BTreeSet::new(),
+            held: BTreeMap::new(),
+            emptied: BTreeMap::new(),
+        }
+    }
+}
+
+impl<Plan> Default for Memory<Plan> {
+    fn default() -> Self {
+        Self { state: Mutex::default() }
+    }
+}
+
+impl<Plan> Memory<Plan> {
+    fn state(&self) -> MutexGuard<'_, State<Plan>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn reset(&self) {
+        *self.state() = State::default();
+    }
+
+    pub(super) fn begin(&self, claim: &Uid, intent: Arc<Intent<Plan>>) {
+        let begun = Begun { intent, known: Known::Open, since: Instant::now() };
+        self.state().begun.entry(claim.clone()).or_insert(begun);
+    }
+
+    pub(super) fn begun(&self, claim: &Uid) -> Option<Begun<Plan>> {
+        self.state().begun.get(claim).cloned()
+    }
+
+    pub(super) fn is_begun(&self, claim: &Uid) -> bool {
+        self.state().begun.contains_key(claim)
+    }
+
+    pub(super) fn learn(&self, claim: &Uid, known: Known) {
+        if let Some(begun) = self.state().begun.get_mut(claim) {
+            begun.known = known;
+        }
+    }
+
+    pub(super) fn end(&self, claim: &Uid) {
+        self.state().begun.remove(claim);
+    }
+
+    pub(super) fn unreadable(&self, claim: &Uid, message: String) {
+        self.state().unreadable.insert(claim.clone(), message.into());
+    }
+
+    pub(super) fn is_unreadable(&self, claim: &Uid) -> Option<Arc<str>> {
+        self.state().unreadable.get(claim).cloned()
+    }
+
+    pub(super) fn readable(&self, claim: &Uid) {
+        self.state().unreadable.remove(claim);
+    }
+
+    pub(super) fn served(&self, claim: &Uid) {
+        self.state().served.insert(claim.clone());
+    }
+
+    pub(super) fn was_served(&self, claim: &Uid) -> bool {
+        self.state().served.contains(claim)
+    }
+
+    pub(super) fn hold(&self, claim: &Uid, held: Held) {
+        self.state().held.insert(claim.clone(), Arc::new(held));
+    }
+
+    /// What is held back, unless its time is over.
+    pub(super) fn held(&self, claim: &Uid) -> Option<Arc<Held>> {
+        let mut state = self.state();
+        let held = state.held.get(claim)?.clone();
+        if held.until <= Instant::now() {
+            state.held.remove(claim);
+            return None;
+        }
+        Some(held)
+    }
+
+    pub(super) fn emptied(&self, volume: &Uid, since: Instant) {
+        self.state().emptied.insert(volume.clone(), since);
+    }
+
+    pub(super) fn emptied_since(&self, volume: &Uid) -> Option<Instant> {
+        self.state().emptied.get(volume).copied()
+    }
+
+    /// The claim is gone. What was begun for it is not.
+    pub(super) fn forget_claim(&self, claim: &Uid) {
+        let mut state = self.state();
+        state.served.remove(claim);
+        state.held.remove(claim);
+    }
+
+    pub(super) fn forget_volume(&self, volume: &Uid) {
+        self.state().emptied.remove(volume);
+    }
+}

@@ -1,0 +1,174 @@
+//! A creation that was begun: it is taken to its end, whatever became of the claim (spec sidecars P1 to P9).
+//!
+//! # Invariants
+//! 1. An intent is closed only when the volume is stored as an object, or there is surely nothing.
+//! 2. What was made and cannot be stored under its name is undone, unless the object that has the name is made of it.
+
+use std::fmt;
+
+use api::{Claim, Uid, Volume};
+
+use crate::decision::{Decision, Notice, Reason, Standing};
+use crate::outcome::Retry;
+
+/// Everything there is to see of an open intent.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// The claim for which it was opened.
+    pub uid: &'a Uid,
+    pub volume_name: &'a str,
+    /// The claim as it is, if it is still there. It changes only what is said, never what is done.
+    pub claim: Option<&'a Claim>,
+    /// The stored volume with the intent's name.
+    pub stored: Option<&'a Volume>,
+    /// A stored volume of another name that is made of what was made. Looked for only before something is undone.
+    pub twin: Option<&'a Volume>,
+    pub attempt: Attempt<'a>,
+}
+
+/// What is known of the creation itself.
+#[derive(Debug, Clone, Copy)]
+pub enum Attempt<'a> {
+    /// It may have been called, by us or by a process before us.
+    Open,
+    /// It is there, and would be stored like this.
+    Made(&'a Volume),
+    /// There is surely nothing.
+    Refused(Retry),
+    /// What was made is gone again.
+    Undone,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Repeat the very same creation.
+    Create,
+    /// Store the volume.
+    Store,
+    /// Delete what was made.
+    Undo,
+    /// Nothing is open any more.
+    Close,
+}
+
+/// Why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Because {
+    /// The claim waits for it.
+    Wanted,
+    /// The claim is gone or has something else, and what was begun is ended in an orderly way.
+    Orphaned,
+    Made {
+        volume: Box<str>,
+    },
+    /// The volume is stored.
+    Stored {
+        volume: Box<str>,
+    },
+    /// Another object has the name, so that what was made cannot be stored.
+    NameTaken {
+        volume: Box<str>,
+    },
+    /// Another object has the name and is made of the very same thing.
+    SourceTaken {
+        volume: Box<str>,
+    },
+    Refused {
+        retry: Retry,
+    },
+}
+
+pub type Verdict = Decision<Action, Because>;
+
+/// Says what to do next about an open intent.
+pub fn decide(seen: &Seen<'_>) -> Verdict {
+    let volume: Box<str> = seen.volume_name.into();
+    match seen.attempt {
+        Attempt::Refused(retry) => Decision::act(Because::Refused { retry }, Action::Close),
+        Attempt::Undone => Decision::act(Because::NameTaken { volume }, Action::Close),
+        Attempt::Made(made) => match seen.stored {
+            None => Decision::act(Because::Made { volume }, Action::Store),
+            Some(stored) if stored.source != made.source => Decision::act(Because::NameTaken { volume }, Action::Undo),
+            Some(stored) if is_ours(stored, seen.uid) => Decision::act(Because::Stored { volume }, Action::Close),
+            Some(_) => Decision::act(Because::SourceTaken { volume }, Action::Close),
+        },
+        Attempt::Open => match seen.stored {
+            Some(stored) if is_ours(stored, seen.uid) && !stored.meta.is_deleting() => {
+                Decision::act(Because::Stored { volume }, Action::Close)
+            }
+            // A stranger under our name says nothing about what we began, and an object that is going may stand for an
+            // earlier one (#1469): what we began has to be found before it can be undone.
+            Some(_) | None => Decision::act(reason(seen), Action::Create),
+        },
+    }
+}
+
+fn is_ours(stored: &Volume, uid: &Uid) -> bool {
+    stored.claim.as_ref().is_some_and(|reference| reference.uid.as_ref() == Some(uid))
+}
+
+fn reason(seen: &Seen<'_>) -> Because {
+    match seen.claim {
+        Some(claim) if claim.volume_name.is_empty() && !claim.meta.is_deleting() => Because::Wanted,
+        Some(_) | None => Because::Orphaned,
+    }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wanted => write!(f, "the claim waits for its volume"),
+            Self::Orphaned => write!(f, "the claim needs it no more, and what was begun is brought to an end"),
+            Self::Made { volume } => write!(f, "volume {volume:?} is made and not stored yet"),
+            Self::Stored { volume } => write!(f, "Successfully provisioned volume {volume}"),
+            Self::NameTaken { volume } => {
+                write!(f, "what was made as {volume:?} cannot be stored: another PersistentVolume has that name")
+            }
+            Self::SourceTaken { volume } => {
+                write!(f, "a PersistentVolume {volume:?} of another claim is made of what was made for this one")
+            }
+            Self::Refused { retry } => match retry {
+                Retry::Later => write!(f, "it was refused, and is tried again later"),
+                Retry::Elsewhere => write!(f, "there was no room, another node has to be chosen"),
+                Retry::Changed => write!(f, "it was refused as invalid, so it is tried again only slowly"),
+            },
+        }
+    }
+}
+
+impl Reason for Because {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Wanted => "wanted",
+            Self::Orphaned => "orphaned",
+            Self::Made { .. } => "made",
+            Self::Stored { .. } => "stored",
+            Self::NameTaken { .. } => "name_taken",
+            Self::SourceTaken { .. } => "source_taken",
+            Self::Refused { .. } => "refused",
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        match self {
+            Self::Stored { .. } => Standing::Settled,
+            Self::Wanted | Self::Orphaned | Self::Made { .. } | Self::NameTaken { .. } => Standing::Moving,
+            Self::SourceTaken { .. } => Standing::Stuck,
+            Self::Refused { retry } => match retry {
+                Retry::Later | Retry::Elsewhere => Standing::Waiting,
+                Retry::Changed => Standing::Stuck,
+            },
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        match self {
+            Self::Stored { .. } => Some(Notice::normal("ProvisioningSucceeded", self.to_string())),
+            Self::NameTaken { .. } | Self::SourceTaken { .. } => {
+                Some(Notice::warning("ProvisioningFailed", self.to_string()))
+            }
+            // The provisioner's own words about a refusal are told with it.
+            Self::Refused { .. } | Self::Wanted | Self::Orphaned | Self::Made { .. } => None,
+        }
+    }
+}
