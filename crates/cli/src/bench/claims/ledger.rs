@@ -8,7 +8,10 @@ use api::{Claim, ClaimPhase, Object as _, Volume};
 use runtime::client::Selection;
 use runtime::{Cache, Caches, Change};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+
+/// How long removals are collected before they are looked at.
+const CROWD: Duration = Duration::from_millis(50);
 
 /// How far a claim can come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,8 +113,11 @@ impl Ledger {
         let (book, counts) = (ledger.book.clone(), ledger.counts.clone());
         ledger.volumes.subscribe(move |change| {
             if let Change::Removed(volume) = change {
-                let change = lock(&book).volume_gone(volume.key().name());
-                note(&counts, change);
+                match lock(&book).volume_gone(volume.key().name()) {
+                    Some(change) => note(&counts, Some(change)),
+                    // Not one that is counted, yet maybe one that is waited for.
+                    None => counts.send_modify(|_| {}),
+                }
             }
         });
         ledger
@@ -155,10 +161,15 @@ impl Ledger {
         reached.ok().and_then(|counts| counts.of(moment).last).unwrap_or_else(Instant::now)
     }
 
-    /// Waits until so many more came so far.
-    pub(super) async fn passed(&self, moment: Moment, more: usize) {
-        let count = self.counts.borrow().of(moment).count + more;
-        self.reached(moment, count).await;
+    /// Waits until no claim and no volume of the run is left.
+    pub(super) async fn emptied(&self) {
+        let mut removals = self.counts.subscribe();
+        while !(self.claims_left().is_empty() && self.volumes_left().is_empty()) {
+            // The sender lives as long as `self`.
+            let _ = removals.changed().await;
+            // Removals come in crowds, and looking costs a walk over all volumes.
+            sleep(CROWD).await;
+        }
     }
 
     /// How long each took to come so far.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::args::Args;
-use super::ledger::{Ledger, Moment, claim_name};
+use super::ledger::{Ledger, claim_name};
 
 /// A label on all that a run makes.
 pub(super) const LABEL: &str = "orlop.dev/bench";
@@ -145,7 +145,7 @@ impl Site {
         let by_hand = |name: &str| name.starts_with(&self.namespace);
         let volumes = ledger.volumes_left().into_iter().filter(|volume| by_hand(volume.key().name()));
         self.each(volumes, |volume| async move { self.delete::<Volume>(volume.key()).await }).await?;
-        let emptied = timeout(patience, emptied(ledger)).await;
+        let emptied = timeout(patience, ledger.emptied()).await;
         if self.owns_class {
             self.delete::<Class>(&self.class.meta.key).await?;
         }
@@ -209,14 +209,6 @@ impl Site {
 
 fn labels() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from([(LABEL, "claims")])
-}
-
-/// Waits until no claim and no volume of the run is left.
-async fn emptied(ledger: &Ledger) {
-    let claims = ledger.claims_left().len();
-    let volumes = ledger.volumes_left().len();
-    ledger.passed(Moment::ClaimGone, claims).await;
-    ledger.passed(Moment::VolumeGone, volumes).await;
 }
 
 async fn make_class(client: &Client, name: &str, provisioner: &str) -> anyhow::Result<Class> {
