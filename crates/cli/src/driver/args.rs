@@ -139,6 +139,29 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// The few flags that have no default, for a process that runs the driver among other things.
+#[derive(Debug, Clone)]
+pub(crate) struct Flags {
+    pub(crate) endpoint: String,
+    pub(crate) node_id: String,
+    pub(crate) pool: PathBuf,
+}
+
+impl Flags {
+    /// With every other flag at its default.
+    pub(crate) fn settle(self) -> anyhow::Result<Settings> {
+        #[derive(clap::Parser)]
+        struct Defaults {
+            #[command(flatten)]
+            args: Args,
+        }
+        let pool = self.pool.display().to_string();
+        let flags = ["orlop", "--endpoint", &self.endpoint, "--node-id", &self.node_id, "--pool", &pool];
+        let Defaults { args } = clap::Parser::try_parse_from(flags).context("the flags of the driver")?;
+        args.settle()
+    }
+}
+
 /// Everything that was asked for, checked.
 #[derive(Debug)]
 pub(crate) struct Settings {

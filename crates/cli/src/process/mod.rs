@@ -197,6 +197,11 @@ async fn serve_health(
     Ok(Some(tokio::spawn(async move { server.run(&until).await })))
 }
 
+/// For a process that answers no metrics of its own.
+pub(crate) fn no_endpoint() -> ServeArgs {
+    ServeArgs { http_endpoint: String::new(), metrics_address: String::new(), metrics_path: String::new() }
+}
+
 /// Starts a runtime for a command that mostly waits, and runs it there.
 pub(crate) fn block_on<F: Future<Output = anyhow::Result<()>>>(work: F) -> anyhow::Result<()> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
