@@ -7,6 +7,7 @@ mod csi;
 mod data;
 mod driver;
 mod process;
+mod scheduler;
 mod sidecar;
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ enum Command {
     Sidecar(Box<sidecar::Args>),
     Controllers(Box<controllers::Args>),
     Bench(bench::Args),
+    Scheduler(Box<scheduler::Args>),
     FreezeGuard(driver::GuardArgs),
 }
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Sidecar(args) => sidecar::run(*args),
         Command::Controllers(args) => controllers::run(*args),
         Command::Bench(args) => bench::run(args),
+        Command::Scheduler(args) => scheduler::run(*args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

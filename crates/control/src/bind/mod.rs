@@ -10,7 +10,7 @@
 
 mod claim;
 mod metrics;
-mod patches;
+pub(crate) mod patches;
 mod volume;
 mod wake;
 

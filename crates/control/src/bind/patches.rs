@@ -25,7 +25,7 @@ fn of(meta: &Meta) -> Value {
 }
 
 /// W1: the volume points at the claim.
-pub(super) fn reserve(claim: &Claim, target: &Target, chosen: bool) -> Patch {
+pub(crate) fn reserve(claim: &Claim, target: &Target, chosen: bool) -> Patch {
     let mut patch = expecting(target.revision, "");
     patch["spec"] = json!({"claimRef": {
         "apiVersion": Kind::CLAIM.api_version(),
