@@ -38,6 +38,8 @@ enum Victim {
 enum Seen {
     Bound(String),
     ClaimGone(String),
+    /// Everything that was there before was seen.
+    Ready,
     Other,
 }
 
@@ -51,12 +53,13 @@ fn changes(stage: &Stage) -> Changes {
             false => Seen::Other,
         },
         watcher::Event::Delete(claim) => Seen::ClaimGone(claim.name_any()),
-        watcher::Event::Init | watcher::Event::InitDone => Seen::Other,
+        watcher::Event::InitDone => Seen::Ready,
+        watcher::Event::Init => Seen::Other,
     });
     let volumes = watcher(stage.volumes(), watcher::Config::default());
-    let volumes = volumes.map(|event: Result<watcher::Event<PersistentVolume>, _>| {
-        drop(event.unwrap());
-        Seen::Other
+    let volumes = volumes.map(|event: Result<watcher::Event<PersistentVolume>, _>| match event.unwrap() {
+        watcher::Event::InitDone => Seen::Ready,
+        _ => Seen::Other,
     });
     Box::pin(stream::select(claims, volumes))
 }
@@ -78,7 +81,11 @@ struct Drill {
 impl Drill {
     async fn begin(victim: Victim) -> Self {
         let stage = Stage::set().await;
-        let (random, changes) = (Random::new(seed("ORLOP_CLAIMS_SEED")), changes(&stage));
+        let (random, mut changes) = (Random::new(seed("ORLOP_CLAIMS_SEED")), changes(&stage));
+        let mut ready = 0;
+        while ready < 2 {
+            ready += usize::from(matches!(changes.next().await.unwrap(), Seen::Ready));
+        }
         Self { stage, victim, random, changes, bound: BTreeSet::new(), gone: BTreeSet::new(), killed: 0 }
     }
 
@@ -97,7 +104,7 @@ impl Drill {
         }
     }
 
-    /// Kills again and again, until enough was seen. Gives how often.
+    /// Kills again and again, until enough was seen.
     async fn kill_until(&mut self, what: &str, enough: impl Fn(&Self) -> bool) {
         let (before, mut left) = (self.killed, self.random.below(APART));
         let run = async {
@@ -105,7 +112,7 @@ impl Drill {
                 match self.changes.next().await.unwrap() {
                     Seen::Bound(name) => drop(self.bound.insert(name)),
                     Seen::ClaimGone(name) => drop(self.gone.insert(name)),
-                    Seen::Other => {}
+                    Seen::Ready | Seen::Other => {}
                 }
                 if left == 0 && self.killed - before < KILLS {
                     self.kill();
@@ -115,8 +122,8 @@ impl Drill {
             }
         };
         if tokio::time::timeout(PATIENCE, run).await.is_err() {
-            let (bound, gone) = (self.bound.len(), self.gone.len());
-            panic!("not all claims are {what} after {PATIENCE:?}: {bound} were bound, {gone} are gone");
+            let (bound, gone) = (&self.bound, &self.gone);
+            panic!("not all claims are {what} after {PATIENCE:?}; bound were {bound:?}; gone are {gone:?}");
         }
         println!("{what} after {} kills", self.killed - before);
     }

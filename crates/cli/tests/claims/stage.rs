@@ -211,7 +211,8 @@ impl Stage {
 }
 
 fn driver_name(id: &str) -> String {
-    format!("{id}.csi.orlop.dev")
+    // Names begin with a letter.
+    format!("d{id}.csi.orlop.dev")
 }
 
 fn driver_options(id: &str) -> Options {
