@@ -5,10 +5,13 @@ mod bench;
 mod controllers;
 mod csi;
 mod data;
+mod demo;
 mod driver;
 mod process;
 mod scheduler;
 mod sidecar;
+mod stack;
+mod up;
 
 use std::process::ExitCode;
 
@@ -24,6 +27,8 @@ struct Orlop {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Demo(Box<demo::Args>),
+    Up(Box<up::Args>),
     Api(api::Args),
     Backup(data::BackupArgs),
     Restore(data::RestoreArgs),
@@ -40,6 +45,8 @@ enum Command {
 
 fn main() -> ExitCode {
     match Orlop::parse().command {
+        Command::Demo(args) => demo::run(*args),
+        Command::Up(args) => up::run(*args),
         Command::Api(args) => api::run(args),
         Command::Backup(args) => data::backup(&args),
         Command::Restore(args) => data::restore(&args),

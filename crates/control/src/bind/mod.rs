@@ -10,7 +10,12 @@
 
 mod claim;
 mod metrics;
+<<<<<<< HEAD
 pub(crate) mod patches;
+=======
+mod patches;
+pub mod plugins;
+>>>>>>> main
 mod volume;
 mod wake;
 
