@@ -10,12 +10,8 @@
 
 mod claim;
 mod metrics;
-<<<<<<< HEAD
 pub(crate) mod patches;
-=======
-mod patches;
 pub mod plugins;
->>>>>>> main
 mod volume;
 mod wake;
 
