@@ -1,6 +1,7 @@
 //! `orlop`: Kubernetes storage in one program.
 
 mod api;
+mod bench;
 mod controllers;
 mod csi;
 mod data;
@@ -38,6 +39,7 @@ enum Command {
     Csi(Box<csi::Args>),
     Sidecar(Box<sidecar::Args>),
     Controllers(Box<controllers::Args>),
+    Bench(bench::Args),
     Scheduler(Box<scheduler::Args>),
     Explain(explain::Args),
     FreezeGuard(driver::GuardArgs),
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Csi(args) => csi::run(*args),
         Command::Sidecar(args) => sidecar::run(*args),
         Command::Controllers(args) => controllers::run(*args),
+        Command::Bench(args) => bench::run(args),
         Command::Scheduler(args) => scheduler::run(*args),
         Command::Explain(args) => explain::run(&args),
         Command::FreezeGuard(args) => driver::guard(&args),
