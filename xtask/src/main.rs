@@ -13,6 +13,7 @@ mod fuzz;
 mod kubernetes;
 mod leftovers;
 mod report;
+mod sim;
 mod suite;
 mod tidy;
 mod tools;
@@ -44,6 +45,8 @@ enum Task {
     Conformance(conformance::Args),
     /// Look for inputs that make the API server or its store panic, hang or grow.
     Fuzz(fuzz::Args),
+    /// Live through thousands of seeded worlds full of faults, and check what must always hold.
+    Sim(sim::Args),
     /// Measure.
     Bench(bench::Args),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Task::Test(args) => suite::run(args),
         Task::Conformance(args) => interruptible(conformance::run(args)),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::Sim(args) => sim::run(&args),
         Task::Bench(args) => interruptible(bench::run(args)),
     };
     match done {

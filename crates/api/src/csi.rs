@@ -21,6 +21,8 @@ pub struct CsiDriverSpec {
     /// Absent means yes.
     pub attach_required: Option<bool>,
     pub storage_capacity: Option<bool>,
+    /// Whether a pod may go only to nodes where the driver runs.
+    pub prevent_pod_scheduling_if_missing: Option<bool>,
 }
 
 impl Object for CsiDriver {

@@ -1,6 +1,7 @@
 //! `orlop`: Kubernetes storage in one program.
 
 mod api;
+mod bench;
 mod controllers;
 mod csi;
 mod data;
@@ -8,6 +9,7 @@ mod demo;
 mod driver;
 mod explain;
 mod process;
+mod scheduler;
 mod sidecar;
 mod stack;
 mod up;
@@ -37,6 +39,8 @@ enum Command {
     Csi(Box<csi::Args>),
     Sidecar(Box<sidecar::Args>),
     Controllers(Box<controllers::Args>),
+    Bench(bench::Args),
+    Scheduler(Box<scheduler::Args>),
     Explain(explain::Args),
     FreezeGuard(driver::GuardArgs),
 }
@@ -54,6 +58,8 @@ fn main() -> ExitCode {
         Command::Csi(args) => csi::run(*args),
         Command::Sidecar(args) => sidecar::run(*args),
         Command::Controllers(args) => controllers::run(*args),
+        Command::Bench(args) => bench::run(args),
+        Command::Scheduler(args) => scheduler::run(*args),
         Command::Explain(args) => explain::run(&args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }

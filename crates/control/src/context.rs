@@ -49,6 +49,8 @@ impl Context {
 
     /// Asks the server for an object, past the cache, and lets the cache know the answer.
     pub async fn read<T: Object + Clone>(&self, key: &Key) -> Result<Live<T>, Error> {
+        // What is known before the question: the answer may be older than what the cache learns while it is on its way.
+        let before = self.cache::<T>().get(key);
         match self.client.get::<T>(T::KIND, key).await {
             Ok(object) => {
                 let asked = object.clone();
@@ -58,8 +60,8 @@ impl Context {
                 Ok(Live::Found(newer.unwrap_or_else(|| Arc::new(asked))))
             }
             Err(error) if error.is_not_found() => {
-                if let Some(held) = self.cache::<T>().get(key) {
-                    self.gone::<T>(held.meta());
+                if let Some(before) = before {
+                    self.gone::<T>(before.meta());
                 }
                 Ok(Live::Absent)
             }

@@ -13,5 +13,6 @@ pub mod outcome;
 pub mod protect;
 pub mod provision;
 pub mod release;
+pub mod schedule;
 
 pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};

@@ -16,10 +16,14 @@
 //! therefore is a bug report.
 
 mod component;
+pub mod driver;
 pub mod faults;
 mod journal;
+pub mod keys;
 mod process;
 mod random;
+pub mod storage;
+pub mod user;
 mod world;
 
 pub use component::{Component, Ended};

@@ -13,6 +13,7 @@ pub mod csi;
 mod engine;
 mod intent;
 pub mod journal;
+mod wish;
 
 use std::fmt;
 use std::future::Future;

@@ -34,6 +34,8 @@ pub struct Faults {
     /// Of events: it comes late, and so does everything behind it on this watch.
     pub held: Odds,
     pub hold: RangeInclusive<Duration>,
+    /// The component dies before or after any request but watches, each half of the time.
+    pub crash: Odds,
     /// Of events: the stream ends.
     pub ended: Odds,
     /// Of events: the connection breaks.
@@ -56,12 +58,13 @@ impl Faults {
             stale_revisions: 0,
             held: Odds::NEVER,
             hold: Duration::ZERO..=Duration::ZERO,
+            crash: Odds::NEVER,
             ended: Odds::NEVER,
             broken: Odds::NEVER,
         }
     }
 
-    /// Every kind of fault, each often enough to meet the others.
+    /// Every kind of fault but crashes, each often enough to meet the others.
     pub fn rough() -> Self {
         Self {
             latency: Duration::from_millis(1)..=Duration::from_millis(120),
@@ -76,6 +79,7 @@ impl Faults {
             stale_revisions: 10,
             held: Odds::of_10_000(300),
             hold: Duration::from_secs(1)..=Duration::from_secs(60),
+            crash: Odds::NEVER,
             ended: Odds::of_10_000(50),
             broken: Odds::of_10_000(50),
         }
@@ -126,6 +130,9 @@ impl Seeded {
         }
         if ask.action != Action::Watch && random.happens(faults.answer_lost) {
             return Fate::AnswerLost;
+        }
+        if ask.action != Action::Watch && random.happens(faults.crash) {
+            return if random.below(2) == 0 { Fate::CrashBefore } else { Fate::CrashAfter };
         }
         Fate::Answered
     }

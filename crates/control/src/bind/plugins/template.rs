@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 /// Where the volume is in the pod that comes without a template of the operator's.
 const MOUNT: &str = "/scrub";
-const IMAGE: &str = "registry.k8s.io/build-image/debian-base:bookworm-v1.0.6";
+/// Small, everywhere, and with all that the script needs.
+const IMAGE: &str = "busybox:1.37";
 
 /// What pods that empty volumes are made from. Each pod is made from a copy: two volumes never share one (weakness 8).
 #[derive(Debug, Clone, PartialEq)]

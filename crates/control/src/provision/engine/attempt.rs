@@ -20,7 +20,17 @@ impl<P: Provisioner> Engine<P> {
     /// One step of an open intent.
     pub(super) async fn go_on(&self, uid: &Uid, begun: Begun<P::Plan>, stop: &Stop) -> Step {
         let claim = self.by_uid.first(uid.as_str());
-        let stored = self.context.cache::<Volume>().get(&Key::cluster(&begun.intent.volume));
+        let key = Key::cluster(&begun.intent.volume);
+        if let Known::Found = begun.known {
+            return match self.context.read::<Volume>(&key).await {
+                Ok(_) => {
+                    self.memory.learn(uid, Known::Open);
+                    Step::Continue(())
+                }
+                Err(error) => Step::Break(Verdict::Failed(error.to_string())),
+            };
+        }
+        let stored = self.context.cache::<Volume>().get(&key);
         let twin = match (&begun.known, &stored) {
             (Known::Made(made), Some(stored)) if stored.source != made.volume.source => self.twin(&made.volume),
             _ => None,
@@ -32,7 +42,7 @@ impl<P: Provisioner> Engine<P> {
             stored: stored.as_deref(),
             twin: twin.as_deref(),
             attempt: match &begun.known {
-                Known::Open => Attempt::Open,
+                Known::Found | Known::Open => Attempt::Open,
                 Known::Made(made) => Attempt::Made(&made.volume),
                 Known::Refused { retry, .. } => Attempt::Refused(*retry),
                 Known::Undone => Attempt::Undone,

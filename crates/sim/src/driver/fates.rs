@@ -1,0 +1,158 @@
+//! What can happen to a call, drawn from the seed.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use tonic::Code;
+
+use super::{Call, Inner};
+use crate::random::Odds;
+
+/// How bad a driver is.
+#[derive(Debug, Clone)]
+pub struct Habits {
+    /// Before anything happens.
+    pub latency: RangeInclusive<Duration>,
+    /// A code before the effect, which then never comes.
+    pub refused: Odds,
+    /// A code after the effect.
+    pub broken: Odds,
+    /// No answer after the effect.
+    pub lost: Odds,
+    /// The effect comes after the caller has given up.
+    pub slow: Odds,
+    pub slowness: RangeInclusive<Duration>,
+    /// The same call arrives twice.
+    pub twice: Odds,
+    /// How long it listens, and how long it is gone then.
+    pub up: RangeInclusive<Duration>,
+    pub down: RangeInclusive<Duration>,
+    /// Whether it knows places.
+    pub places: Places,
+}
+
+/// Whether volumes are in a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Places {
+    /// They are everywhere.
+    None,
+    /// They are in one zone.
+    Zones,
+}
+
+impl Habits {
+    /// A good driver.
+    pub fn fair() -> Self {
+        let second = Duration::from_secs(1);
+        Self {
+            latency: Duration::from_millis(1)..=Duration::from_millis(50),
+            refused: Odds::NEVER,
+            broken: Odds::NEVER,
+            lost: Odds::NEVER,
+            slow: Odds::NEVER,
+            slowness: second..=second,
+            twice: Odds::NEVER,
+            up: 100_000 * second..=100_000 * second,
+            down: second..=second,
+            places: Places::None,
+        }
+    }
+
+    /// Every fault, each often enough to meet the others.
+    pub fn rough() -> Self {
+        let second = Duration::from_secs(1);
+        Self {
+            latency: Duration::from_millis(1)..=Duration::from_millis(400),
+            refused: Odds::of_10_000(1_200),
+            broken: Odds::of_10_000(800),
+            lost: Odds::of_10_000(600),
+            slow: Odds::of_10_000(800),
+            slowness: 5 * second..=180 * second,
+            twice: Odds::of_10_000(400),
+            up: 20 * second..=240 * second,
+            down: second..=60 * second,
+            places: Places::None,
+        }
+    }
+}
+
+/// How a call departs from what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bent {
+    Not,
+    Refused(Code),
+    Broken(Code),
+    Lost,
+    Slow(Duration),
+    Twice,
+}
+
+impl fmt::Display for Bent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Not => Ok(()),
+            Self::Refused(code) => write!(f, " (to be refused with {code:?})"),
+            Self::Broken(code) => write!(f, " (to be done and answered {code:?})"),
+            Self::Lost => write!(f, " (to be done, answer lost)"),
+            Self::Twice => write!(f, " (delivered twice)"),
+            Self::Slow(time) => write!(f, " (takes {} s more)", time.as_secs()),
+        }
+    }
+}
+
+/// Codes that leave open whether something happened: any driver may answer them at any time.
+const OPEN: [Code; 7] = [
+    Code::Cancelled,
+    Code::Unknown,
+    Code::DeadlineExceeded,
+    Code::Aborted,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+];
+
+/// Codes that say that there is nothing.
+const FINAL: [Code; 9] = [
+    Code::InvalidArgument,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::PermissionDenied,
+    Code::ResourceExhausted,
+    Code::FailedPrecondition,
+    Code::OutOfRange,
+    Code::Unimplemented,
+    Code::Unauthenticated,
+];
+
+impl Inner {
+    pub(super) fn draw(&mut self, habits: &Habits, call: &Call) -> Bent {
+        let open = *self.random.pick(&OPEN).unwrap_or(&Code::Internal);
+        if self.random.happens(habits.refused) {
+            let all = OPEN.len() + FINAL.len();
+            let at = usize::try_from(self.random.below(all as u64)).unwrap_or_default();
+            let code = *OPEN.iter().chain(&FINAL).nth(at).unwrap_or(&open);
+            let nothing = !self.busy.contains(&call.object) && self.state.named(&call.object).is_none();
+            return Bent::Refused(if nothing || OPEN.contains(&code) || call.deletes() { code } else { open });
+        }
+        if self.random.happens(habits.broken) {
+            return Bent::Broken(open);
+        }
+        if self.random.happens(habits.lost) {
+            return Bent::Lost;
+        }
+        if self.random.happens(habits.slow) {
+            return Bent::Slow(self.random.between(&habits.slowness));
+        }
+        if self.random.happens(habits.twice) {
+            return Bent::Twice;
+        }
+        Bent::Not
+    }
+}
+
+impl Call {
+    fn deletes(&self) -> bool {
+        self.method == super::serve::DELETE
+    }
+}

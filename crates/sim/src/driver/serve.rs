@@ -1,0 +1,147 @@
+//! The services that the model driver offers.
+
+use csi::v1;
+use tonic::service::Routes;
+use tonic::{Request, Response, Status};
+use v1::controller_server::{Controller, ControllerServer};
+use v1::controller_service_capability::{self as capability, rpc::Type as Rpc};
+use v1::identity_server::{Identity, IdentityServer};
+use v1::plugin_capability::service::Type as Service;
+
+use super::fates::Places;
+use super::{Call, Model};
+
+pub(super) const DELETE: &str = "DeleteVolume";
+const CREATE: &str = "CreateVolume";
+const CAPACITY: &str = "GetCapacity";
+
+pub(super) fn routes(model: Model) -> Routes {
+    Routes::new(IdentityServer::new(model.clone())).add_service(ControllerServer::new(model))
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Identity for Model {
+    async fn get_plugin_info(&self, _: Request<v1::GetPluginInfoRequest>) -> Answer<v1::GetPluginInfoResponse> {
+        let (name, vendor_version) = (self.name().to_owned(), "1".to_owned());
+        Ok(Response::new(v1::GetPluginInfoResponse { name, vendor_version, ..Default::default() }))
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<v1::GetPluginCapabilitiesRequest>,
+    ) -> Answer<v1::GetPluginCapabilitiesResponse> {
+        let one = |service: Service| v1::PluginCapability {
+            r#type: Some(v1::plugin_capability::Type::Service(v1::plugin_capability::Service {
+                r#type: service.into(),
+            })),
+        };
+        let mut capabilities = vec![one(Service::ControllerService)];
+        if self.shared.habits.places == Places::Zones {
+            capabilities.push(one(Service::VolumeAccessibilityConstraints));
+        }
+        Ok(Response::new(v1::GetPluginCapabilitiesResponse { capabilities }))
+    }
+
+    async fn probe(&self, _: Request<v1::ProbeRequest>) -> Answer<v1::ProbeResponse> {
+        Ok(Response::new(v1::ProbeResponse { ready: Some(true) }))
+    }
+}
+
+impl Model {
+    async fn create(&self, request: v1::CreateVolumeRequest) -> Result<v1::CreateVolumeResponse, Status> {
+        let call = Call { method: CREATE, object: request.name.clone() };
+        let effect = move |model: &Model| {
+            let volume = model.lock().state.create(&request)?;
+            Ok(v1::CreateVolumeResponse { volume: Some(volume) })
+        };
+        self.answer(call, Box::new(effect)).await
+    }
+
+    async fn delete(&self, request: v1::DeleteVolumeRequest) -> Result<v1::DeleteVolumeResponse, Status> {
+        let id = request.volume_id;
+        if id.is_empty() {
+            return Err(Status::invalid_argument("which volume?"));
+        }
+        self.ask(&id);
+        let name = self.lock().state.get(&id).map(|volume| volume.name.clone());
+        let call = Call { method: DELETE, object: name.unwrap_or_else(|| id.clone()) };
+        let effect = move |model: &Model| {
+            model.ask(&id);
+            if let Some(gone) = model.lock().state.delete(&id) {
+                model.note(format_args!("{id} of {} is gone", gone.name));
+            }
+            Ok(v1::DeleteVolumeResponse {})
+        };
+        self.answer(call, Box::new(effect)).await
+    }
+
+    /// Lets the onlooker judge a deletion.
+    fn ask(&self, id: &str) {
+        let (onlooker, volume) = {
+            let inner = self.lock();
+            (inner.onlooker.clone(), inner.state.get(id).cloned())
+        };
+        if let (Some(onlooker), Some(volume)) = (onlooker, volume) {
+            onlooker.deleting(&volume);
+        }
+    }
+
+    async fn capacity(&self, request: v1::GetCapacityRequest) -> Result<v1::GetCapacityResponse, Status> {
+        let mut inner = self.lock();
+        *inner.calls.entry(CAPACITY).or_default() += 1;
+        let available_capacity = inner.state.room(request.accessible_topology.as_ref());
+        Ok(v1::GetCapacityResponse { available_capacity, ..Default::default() })
+    }
+}
+
+macro_rules! controller {
+    (
+        does { $($done:ident => $by:ident, $done_request:ident => $done_response:ident;)* }
+        lacks { $($name:ident, $request:ident => $response:ident;)* }
+    ) => {
+        #[tonic::async_trait]
+        impl Controller for Model {
+            async fn controller_get_capabilities(
+                &self,
+                _: Request<v1::ControllerGetCapabilitiesRequest>,
+            ) -> Answer<v1::ControllerGetCapabilitiesResponse> {
+                let one = |rpc: Rpc| v1::ControllerServiceCapability {
+                    r#type: Some(capability::Type::Rpc(capability::Rpc { r#type: rpc.into() })),
+                };
+                let capabilities = [Rpc::CreateDeleteVolume, Rpc::CloneVolume, Rpc::GetCapacity].map(one).to_vec();
+                Ok(Response::new(v1::ControllerGetCapabilitiesResponse { capabilities }))
+            }
+
+            $(async fn $done(&self, request: Request<v1::$done_request>) -> Answer<v1::$done_response> {
+                self.$by(request.into_inner()).await.map(Response::new)
+            })*
+
+            $(async fn $name(&self, _: Request<v1::$request>) -> Answer<v1::$response> {
+                Err(Status::unimplemented("the model driver does not do this"))
+            })*
+        }
+    };
+}
+
+controller! {
+    does {
+        create_volume => create, CreateVolumeRequest => CreateVolumeResponse;
+        delete_volume => delete, DeleteVolumeRequest => DeleteVolumeResponse;
+        get_capacity => capacity, GetCapacityRequest => GetCapacityResponse;
+    }
+    lacks {
+        controller_publish_volume, ControllerPublishVolumeRequest => ControllerPublishVolumeResponse;
+        controller_unpublish_volume, ControllerUnpublishVolumeRequest => ControllerUnpublishVolumeResponse;
+        validate_volume_capabilities, ValidateVolumeCapabilitiesRequest => ValidateVolumeCapabilitiesResponse;
+        list_volumes, ListVolumesRequest => ListVolumesResponse;
+        create_snapshot, CreateSnapshotRequest => CreateSnapshotResponse;
+        delete_snapshot, DeleteSnapshotRequest => DeleteSnapshotResponse;
+        list_snapshots, ListSnapshotsRequest => ListSnapshotsResponse;
+        get_snapshot, GetSnapshotRequest => GetSnapshotResponse;
+        controller_expand_volume, ControllerExpandVolumeRequest => ControllerExpandVolumeResponse;
+        controller_get_volume, ControllerGetVolumeRequest => ControllerGetVolumeResponse;
+        controller_modify_volume, ControllerModifyVolumeRequest => ControllerModifyVolumeResponse;
+    }
+}

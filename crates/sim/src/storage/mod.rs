@@ -1,0 +1,183 @@
+//! A whole life of storage in a world: controllers, a sidecar with its driver, a user and a scheduler, with faults
+//! everywhere, and what must be true all the time and at the end (issue 4, done when 3).
+//!
+//! | Invariant | Where |
+//! |---|---|
+//! | one owner per volume | [`witness`], at every write |
+//! | a volume is not handed on without reclaim | [`witness`], at every write |
+//! | no DeleteVolume for a volume whose claim lives | [`witness`], at every call and effect |
+//! | no volume of the driver without a PersistentVolume or an intent | `settled`, at the end |
+//! | every claim is bound or explained, every volume is where it should be | `settled`, at the end |
+//! | no write storm | here: the world falls silent, and no object was written too often |
+//!
+//! Each is shown to be able to fail by a [`Mutation`].
+
+mod mutation;
+mod parts;
+mod settled;
+pub mod witness;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+pub use mutation::Mutation;
+
+use crate::driver::{Habits, Model, Places, State};
+use crate::faults::{Fair, Faults, Seeded};
+use crate::user::{Scheduler, User};
+use crate::{Odds, Random, Seed, Setup, World, WorldError, simulate};
+use witness::Witness;
+
+const SECOND: Duration = Duration::from_secs(1);
+const GIB: i64 = 1 << 30;
+/// Nothing was written for so long: the world is silent. Longer than any backoff.
+const SILENCE: Duration = Duration::from_secs(10 * 60);
+/// A calm world falls silent within this time, or never.
+const PATIENCE: Duration = Duration::from_secs(60 * 60);
+
+/// Who runs in one process with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Company {
+    /// Controllers and sidecar in one process, with one set of caches.
+    Together,
+    /// A process each.
+    Apart,
+}
+
+/// What a run is like: all of it follows from the seed.
+#[derive(Debug, Clone)]
+struct Layout {
+    company: Company,
+    life: Duration,
+    api: Faults,
+    habits: Habits,
+    room: i64,
+}
+
+impl Layout {
+    fn draw(random: &mut Random) -> Self {
+        let company = if random.below(2) == 0 { Company::Together } else { Company::Apart };
+        let life = random.between(&(60 * SECOND..=240 * SECOND));
+        let crash = Odds::of_10_000(*random.pick(&[0, 100, 300]).unwrap_or(&0));
+        let api = match random.below(4) {
+            0 => Faults { crash, ..Faults::none() },
+            _ => Faults { crash, ..Faults::rough() },
+        };
+        let mut habits = if random.below(4) == 0 { Habits::fair() } else { Habits::rough() };
+        if random.below(2) == 0 {
+            habits.places = Places::Zones;
+        }
+        let room = GIB * i64::try_from(2 + random.below(24)).unwrap_or(2);
+        Self { company, life, api, habits, room }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Report {
+    pub seed: Seed,
+    /// What must never be, and was.
+    pub violations: Vec<String>,
+    pub journal: Vec<String>,
+    /// What happened, in numbers, so that one can see that a run is not empty.
+    pub tally: Tally,
+}
+
+/// Numbers of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub crashes: u64,
+    pub creates: u64,
+    pub deletes: u64,
+    /// Claims that are bound at the end.
+    pub bound: u64,
+    /// Claims that are not.
+    pub waiting: u64,
+    /// The most writes to one object.
+    pub most_written: u64,
+}
+
+/// Lives through the run of a seed. The mutation is what should be noticed.
+pub fn run(seed: Seed, mutation: Mutation) -> Result<Report, WorldError> {
+    let mut setup = Setup::default();
+    // Short enough that a watch which is held for a while comes too late.
+    setup.store.history.min_events = 20;
+    setup.store.history.min_age_millis = 30_000;
+    simulate(seed, setup, |world| live(world, mutation))
+}
+
+async fn live(world: World, mutation: Mutation) -> Report {
+    let layout = Layout::draw(&mut world.random("layout"));
+    world.journal().note("world", format_args!("seed {} {layout:?}", world.seed()));
+    let witness = Witness::new(&world);
+    let zones: &[&str] = if layout.habits.places == Places::Zones { &["a", "b"] } else { &[] };
+    let model = Model::new(&world, layout.habits.clone(), State::new(zones, layout.room));
+    model.watched_by(Arc::new(witness.clone()));
+    let world = Arc::new(world);
+    let mut user = User::new(&world, world.component("user", Fair), &witness);
+    user.set_up().await;
+    let scheduler = world.component("scheduler", Seeded::new(&world, "scheduler", Faults::none()));
+    let mut scheduler = Scheduler::new(&world, scheduler, &witness);
+    let cast = parts::Cast::new(&world, &layout, &model, mutation);
+
+    let story = async {
+        user.live_until(Instant::now() + layout.life).await;
+        world.calm();
+        model.grow(1_000_000 * GIB);
+        silence(&witness).await;
+    };
+    tokio::select! {
+        biased;
+        () = witness.run() => {}
+        () = scheduler.run() => {}
+        () = cast.play() => {}
+        () = model.live_then_rest() => {}
+        () = mutation.play(&world, &witness, &model) => {}
+        () = story => {}
+    }
+    for found in settled::judge(&witness.truth(), &model.volumes(), layout.company) {
+        witness.accuse(found);
+    }
+    let most = most_written(&witness);
+    let tally = tally(&witness, &model, cast.crashes(), most);
+    let (seed, journal) = (world.seed(), world.journal().lines());
+    Report { seed, violations: witness.violations(), journal, tally }
+}
+
+/// Waits until nobody writes any more. Who never stops is a storm.
+async fn silence(witness: &Witness) {
+    let since = Instant::now();
+    // Everything has a moment to come back first.
+    sleep(60 * SECOND).await;
+    while witness.quiet() < SILENCE {
+        if since.elapsed() > PATIENCE {
+            return witness
+                .accuse(format!("storm: somebody still writes {} s after the last fault", PATIENCE.as_secs()));
+        }
+        sleep(30 * SECOND).await;
+    }
+}
+
+fn most_written(witness: &Witness) -> u64 {
+    let written = witness.written();
+    for written in written.values().filter(|written| written.times > witness::MOST_WRITES) {
+        witness.accuse(format!("storm: {} was written {} times", written.what, written.times));
+    }
+    written.values().map(|written| written.times).max().unwrap_or(0)
+}
+
+fn tally(witness: &Witness, model: &Model, crashes: u64, most_written: u64) -> Tally {
+    let calls = model.calls();
+    let called = |method: &str| calls.get(method).copied().unwrap_or(0);
+    let (bound, waiting) = witness.look_at(|truth| {
+        let bound = truth.claims.values().filter(|claim| claim.phase == api::ClaimPhase::Bound).count() as u64;
+        (bound, truth.claims.len() as u64 - bound)
+    });
+    let (creates, deletes) = (called("CreateVolume"), called("DeleteVolume"));
+    Tally { crashes, creates, deletes, bound, waiting, most_written }
+}

@@ -1,0 +1,190 @@
+//! Wrong behaviour on purpose: what each invariant must notice.
+//!
+//! A mutation is a part that is left out, a journal that is lost, or a rogue: one more process without manners, doing
+//! what a controller with a bug would do.
+
+use std::time::Duration;
+
+use api::{Claim, Kind, Object as _, ReclaimPolicy, Volume, VolumePhase};
+use runtime::client::{Preconditions, Selection};
+use runtime::csi::Driver;
+use runtime::{Client, Patch, Stop};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::witness::{Truth, Witness, handle_of};
+use crate::driver::Model;
+use crate::faults::Fair;
+use crate::{Process, Random, World, keys};
+
+/// What is wrong in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mutation {
+    /// Nothing.
+    None,
+    /// The journal of intents does not survive a crash.
+    ForgetIntents,
+    /// A binder gives a volume to a claim without looking whose it is.
+    TwoOwners,
+    /// A binder takes back what a policy keeps, as if nobody had used it.
+    HandOn,
+    /// A provisioner deletes without looking whether the claim lives.
+    DeleteLive,
+    /// The driver's backend loses a volume.
+    Hollow,
+    /// There is no binder.
+    NoBinder,
+    /// Nobody protects, and nobody lets go.
+    NoProtection,
+    /// Somebody writes the same things again and again.
+    Storm,
+}
+
+impl Mutation {
+    /// All that are wrong.
+    pub const ALL: [Self; 8] = [
+        Self::ForgetIntents,
+        Self::TwoOwners,
+        Self::HandOn,
+        Self::DeleteLive,
+        Self::Hollow,
+        Self::NoBinder,
+        Self::NoProtection,
+        Self::Storm,
+    ];
+
+    /// How the violation begins that it leads to.
+    pub fn noticed_as(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::ForgetIntents => "leaked",
+            Self::TwoOwners => "two owners",
+            Self::HandOn => "handed on",
+            Self::DeleteLive => "deleted while in use",
+            Self::Hollow => "hollow",
+            Self::NoBinder | Self::NoProtection => "unexplained",
+            Self::Storm => "storm",
+        }
+    }
+
+    /// What a rogue does in a world, for ever.
+    pub(super) async fn play(self, world: &World, witness: &Witness, model: &Model) {
+        let component = world.component("rogue", Fair);
+        let context = Process::new(world, &component, 0).context;
+        let driver = Driver::new(model.clone(), runtime::csi::Options::default(), &context.metrics);
+        let random = world.random("rogue");
+        let mut rogue = Rogue { client: context.client, witness: witness.clone(), random, driver };
+        let connected = rogue.driver.clone();
+        match self {
+            Self::None | Self::ForgetIntents | Self::NoBinder | Self::NoProtection => std::future::pending().await,
+            Self::Hollow => loop {
+                sleep(Duration::from_secs(20)).await;
+                let held =
+                    rogue.pick(|truth| truth.volumes.values().filter_map(|volume| used(truth, volume)).collect());
+                if let Some(id) = held {
+                    model.tamper(|state| state.delete(&id));
+                }
+            },
+            Self::DeleteLive => {
+                let rage = async {
+                    loop {
+                        sleep(Duration::from_secs(20)).await;
+                        rogue.delete_live().await;
+                    }
+                };
+                let _ = futures_util::future::join(connected.run(&Stop::never()), rage).await;
+            }
+            Self::TwoOwners | Self::HandOn | Self::Storm => loop {
+                sleep(Duration::from_secs(5)).await;
+                rogue.write(self).await;
+            },
+        }
+    }
+}
+
+/// The handle of a volume that a claim has.
+fn used(truth: &Truth, volume: &Volume) -> Option<String> {
+    let uid = volume.claim.as_ref()?.uid.as_ref()?;
+    let claim = truth.claim_of(uid)?;
+    (&*claim.volume_name == volume.name()).then(|| handle_of(volume).map(str::to_owned)).flatten()
+}
+
+struct Rogue {
+    client: Client,
+    witness: Witness,
+    random: Random,
+    driver: Driver,
+}
+
+impl Rogue {
+    fn pick<T: Clone>(&mut self, from: impl FnOnce(&Truth) -> Vec<T>) -> Option<T> {
+        let found = self.witness.look_at(from);
+        self.random.pick(&found).cloned()
+    }
+
+    async fn delete_live(&mut self) {
+        let held = self.pick(|truth| truth.volumes.values().filter_map(|volume| used(truth, volume)).collect());
+        if let Some(volume_id) = held {
+            let request = csi::v1::DeleteVolumeRequest { volume_id, ..Default::default() };
+            // Whatever it is answered, the call itself is what must be noticed.
+            drop(self.driver.delete_volume(request, Duration::from_secs(10)).await);
+        }
+    }
+
+    async fn write(&mut self, mutation: Mutation) {
+        let (kind, key, patch) = match mutation {
+            Mutation::TwoOwners => {
+                let bound = |truth: &Truth| {
+                    let bound = truth.volumes.values().filter(|volume| volume.phase == VolumePhase::Bound);
+                    bound.cloned().collect::<Vec<_>>()
+                };
+                let open = |truth: &Truth| truth.claims.values().cloned().collect::<Vec<_>>();
+                let (Some(volume), Some(claim)) = (self.pick(bound), self.pick(open)) else { return };
+                (Kind::VOLUME, volume.meta.key.clone(), json!({"spec": {"claimRef": reference(&claim)}}))
+            }
+            Mutation::HandOn => {
+                let kept = |truth: &Truth| {
+                    let kept = truth.volumes.values().filter(|volume| volume.phase == VolumePhase::Released);
+                    kept.filter(|volume| volume.reclaim == ReclaimPolicy::Retain).cloned().collect::<Vec<_>>()
+                };
+                let Some(volume) = self.pick(kept) else { return };
+                (Kind::VOLUME, volume.meta.key.clone(), json!({"spec": {"claimRef": null}}))
+            }
+            _ => {
+                let Some(claim) = self.pick(|truth| truth.claims.values().cloned().collect()) else { return };
+                let again = json!({"metadata": {"labels": {"again": self.random.number().to_string()}}});
+                (Kind::CLAIM, claim.key().clone(), again)
+            }
+        };
+        drop(self.client.patch::<Value>(kind, &key, &Patch::Merge(patch)).await);
+    }
+}
+
+fn reference(claim: &Claim) -> Value {
+    json!({"kind": "PersistentVolumeClaim", "namespace": claim.namespace(), "name": claim.name(), "uid": claim.uid()})
+}
+
+/// Loses the journal of intents.
+pub(super) async fn forget(world: &World) {
+    let component = world.component("rogue", Fair);
+    let client = Process::new(world, &component, 1).context.client;
+    let selection = Selection { labels: Some(keys::INTENTS.to_owned()), ..Selection::default() };
+    let Ok(page) = client.list::<Map>(Map::KIND, &selection, 0, None).await else { return };
+    for map in page.items {
+        drop(client.delete::<Map>(&map.metadata.key, &Preconditions::default()).await);
+    }
+}
+
+/// A ConfigMap, as far as deleting it needs.
+#[derive(Debug, Clone, serde::Deserialize)]
+struct Map {
+    metadata: api::Meta,
+}
+
+impl api::Object for Map {
+    const KIND: Kind = Kind::core("configmaps", "ConfigMap", api::Scope::Namespaced);
+
+    fn meta(&self) -> &api::Meta {
+        &self.metadata
+    }
+}
