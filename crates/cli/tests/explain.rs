@@ -36,10 +36,7 @@ fn evidence(answer: &Answer) -> String {
 async fn a_claim_that_waits_is_told_why() {
     let stage = Stage::set().await;
     stage
-        .create(
-            "/apis/storage.k8s.io/v1/storageclasses",
-            &class("by-hand", "kubernetes.io/no-provisioner", "Immediate"),
-        )
+        .create("/apis/storage.k8s.io/v1/storageclasses", &class("by-hand", api::keys::provisioner::NONE, "Immediate"))
         .await;
     stage.create("/apis/storage.k8s.io/v1/storageclasses", &class("cloud", "disk.example.com", "Immediate")).await;
     stage

@@ -3,7 +3,7 @@
 use api::keys::{annotation, taint};
 use api::{Claim, Volume};
 
-use super::Finding;
+use super::finding::{Finding, PodTrouble};
 use super::source::Problem;
 use crate::bind::claim::Because as Bind;
 use crate::bind::compatible::Mismatch;
@@ -270,27 +270,7 @@ impl Finding {
             Self::BinderSilent { .. } => {
                 say(["Start the binder again: kube-controller-manager, or `orlop controllers`."])
             }
-            Self::PodPinned { pod, .. } => vec![format!(
-                "Make pod {pod:?} anew without spec.nodeName; a nodeSelector for the node's hostname label chooses it through the scheduler."
-            )],
-            Self::PodGated { pod } => {
-                vec![format!("Whoever put spec.schedulingGates on pod {pod:?} has to take them off.")]
-            }
-            Self::PodRefused { message, .. } => refused(message),
-            Self::PodUnnoticed { scheduler, .. } => {
-                vec![format!("See that scheduler {scheduler:?} runs: kube-scheduler, or `orlop scheduler`.")]
-            }
-            Self::PodHolds { pod, .. } => vec![format!("Delete pod {pod:?}; the claim goes right after it.")],
-            Self::PodNotStarted { .. } => {
-                say(["The message is the driver's or kubelet's: their logs on the pod's node say more."])
-            }
-            Self::AttachedElsewhere { node, .. } => vec![
-                format!("End the pods on node {node:?} that use the volume."),
-                format!(
-                    "If the node is dead for certain, say so: kubectl taint node {node} {}=:NoExecute",
-                    taint::OUT_OF_SERVICE
-                ),
-            ],
+            Self::Pod { pod, why } => why.fix(pod),
             Self::AttachFailed { .. } => say(["The message is the driver's: the log of its controller says more."]),
             Self::ProvisionerAbsent { name } => vec![
                 format!("Install the driver that serves {name:?}, or correct the provisioner of the class."),
@@ -333,6 +313,32 @@ impl Finding {
             Self::FinalizersLeft { .. } => say([
                 "See that whoever owns each finalizer runs. Taking one off by hand leaves what it guards behind, for ever.",
             ]),
+        }
+    }
+}
+
+impl PodTrouble {
+    fn fix(&self, pod: &str) -> Advice {
+        match self {
+            Self::Pinned { .. } => vec![format!(
+                "Make pod {pod:?} anew without spec.nodeName; a nodeSelector for the node's hostname label chooses it through the scheduler."
+            )],
+            Self::Gated => vec![format!("Whoever put spec.schedulingGates on pod {pod:?} has to take them off.")],
+            Self::Refused { message } => refused(message),
+            Self::Unnoticed { scheduler } => {
+                vec![format!("See that scheduler {scheduler:?} runs: kube-scheduler, or `orlop scheduler`.")]
+            }
+            Self::Holds | Self::HoldsEnded => vec![format!("Delete pod {pod:?}; the claim goes right after it.")],
+            Self::NotStarted { .. } => {
+                say(["The message is the driver's or kubelet's: their logs on the pod's node say more."])
+            }
+            Self::AttachedElsewhere { node } => vec![
+                format!("End the pods on node {node:?} that use the volume."),
+                format!(
+                    "If the node is dead for certain, say so: kubectl taint node {node} {}=:NoExecute",
+                    taint::OUT_OF_SERVICE
+                ),
+            ],
         }
     }
 }

@@ -5,7 +5,7 @@ use api::{AccessMode, Claim, Kind, Pod};
 
 use super::presence::{self, Leads};
 use super::text::said;
-use super::{Finding, Subject, Trail};
+use super::{Finding, PodTrouble, Subject, Trail};
 
 /// How many pods are followed.
 const SHOWN: usize = 3;
@@ -60,13 +60,14 @@ pub(super) fn in_use(trail: &mut Trail<'_>, claim: &Claim, volume: &str) {
         let here = attachments.iter().any(|held| held.attached && *held.node == *pod.node);
         let event = picture.last_event(Kind::POD, &pod.meta, &["FailedAttachVolume", "FailedMount", "FailedMapVolume"]);
         let event = event.filter(|event| mentions(pod, &event.message, claim, volume));
-        let finding = match (elsewhere, event) {
+        let why = match (elsewhere, event) {
             (Some(held), _) if !here && !claim.access.contains(AccessMode::ReadWriteMany) => {
-                Finding::AttachedElsewhere { pod: pod.name().into(), node: held.node.as_str().into() }
+                PodTrouble::AttachedElsewhere { node: held.node.as_str().into() }
             }
-            (_, Some(event)) => Finding::PodNotStarted { pod: pod.name().into(), message: event.message.clone() },
+            (_, Some(event)) => PodTrouble::NotStarted { message: event.message.clone() },
             (_, None) => continue,
         };
+        let finding = Finding::Pod { pod: pod.name().into(), why };
         let mut evidence = vec![format!("the pod is on node {:?}", pod.node)];
         evidence.extend(event.map(|event| said(picture, event)));
         trail.find(Subject::of(Kind::POD.kind, &pod.meta.key), &finding, evidence);

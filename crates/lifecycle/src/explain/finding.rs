@@ -29,34 +29,10 @@ pub enum Finding {
         lease: Box<str>,
         seconds: i64,
     },
-    /// The pod was given a node past the scheduler, which therefore never chooses a volume.
-    PodPinned {
+    /// What keeps a pod and the claim waiting for each other.
+    Pod {
         pod: Box<str>,
-        node: Box<str>,
-    },
-    PodGated {
-        pod: Box<str>,
-    },
-    PodRefused {
-        pod: Box<str>,
-        message: Box<str>,
-    },
-    /// No scheduler has said anything about it.
-    PodUnnoticed {
-        pod: Box<str>,
-        scheduler: Box<str>,
-    },
-    PodHolds {
-        pod: Box<str>,
-        ended: bool,
-    },
-    PodNotStarted {
-        pod: Box<str>,
-        message: Box<str>,
-    },
-    AttachedElsewhere {
-        pod: Box<str>,
-        node: Box<str>,
+        why: PodTrouble,
     },
     AttachFailed {
         node: Box<str>,
@@ -114,6 +90,81 @@ pub enum Finding {
     },
 }
 
+/// What is the matter with a pod that uses, or should use, a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PodTrouble {
+    /// It was given a node past the scheduler, which therefore never chooses a volume.
+    Pinned {
+        node: Box<str>,
+    },
+    Gated,
+    Refused {
+        message: Box<str>,
+    },
+    /// No scheduler has said anything about it.
+    Unnoticed {
+        scheduler: Box<str>,
+    },
+    /// It keeps a claim that is being deleted.
+    Holds,
+    /// The same, though it has ended.
+    HoldsEnded,
+    NotStarted {
+        message: Box<str>,
+    },
+    AttachedElsewhere {
+        node: Box<str>,
+    },
+}
+
+impl PodTrouble {
+    fn write(&self, f: &mut fmt::Formatter<'_>, pod: &str) -> fmt::Result {
+        match self {
+            Self::Pinned { node } => write!(
+                f,
+                "pod {pod:?} has spec.nodeName {node:?}, so the scheduler passes it over and the claim is never given a volume"
+            ),
+            Self::Gated => write!(f, "pod {pod:?} has scheduling gates, so no node is chosen for it"),
+            Self::Refused { message } => write!(f, "pod {pod:?} cannot be scheduled: {message}"),
+            Self::Unnoticed { scheduler } => {
+                write!(f, "no scheduler has said anything about pod {pod:?}, which asks for scheduler {scheduler:?}")
+            }
+            Self::Holds => write!(f, "pod {pod:?} uses the claim"),
+            Self::HoldsEnded => {
+                write!(f, "pod {pod:?} has ended and still counts as a user, for as long as the pod object exists")
+            }
+            Self::NotStarted { message } => write!(f, "pod {pod:?} cannot use the volume: {message}"),
+            Self::AttachedElsewhere { node } => {
+                write!(f, "pod {pod:?} waits until the volume is detached from node {node:?}")
+            }
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Pinned { .. } => "pod_pinned",
+            Self::Gated => "pod_gated",
+            Self::Refused { .. } => "pod_refused",
+            Self::Unnoticed { .. } => "pod_unnoticed",
+            Self::Holds | Self::HoldsEnded => "pod_holds",
+            Self::NotStarted { .. } => "pod_not_started",
+            Self::AttachedElsewhere { .. } => "attached_elsewhere",
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        match self {
+            Self::Pinned { .. } | Self::Gated => Standing::Stuck,
+            Self::Refused { .. }
+            | Self::Unnoticed { .. }
+            | Self::Holds
+            | Self::HoldsEnded
+            | Self::NotStarted { .. }
+            | Self::AttachedElsewhere { .. } => Standing::Waiting,
+        }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -125,23 +176,7 @@ impl fmt::Display for Finding {
             Self::BinderSilent { lease, seconds } => {
                 write!(f, "the volume binder does not run: its lease {lease} was last renewed {} ago", Age(*seconds))
             }
-            Self::PodPinned { pod, node } => write!(
-                f,
-                "pod {pod:?} has spec.nodeName {node:?}, so the scheduler passes it over and the claim is never given a volume"
-            ),
-            Self::PodGated { pod } => write!(f, "pod {pod:?} has scheduling gates, so no node is chosen for it"),
-            Self::PodRefused { pod, message } => write!(f, "pod {pod:?} cannot be scheduled: {message}"),
-            Self::PodUnnoticed { pod, scheduler } => {
-                write!(f, "no scheduler has said anything about pod {pod:?}, which asks for scheduler {scheduler:?}")
-            }
-            Self::PodHolds { pod, ended: false } => write!(f, "pod {pod:?} uses the claim"),
-            Self::PodHolds { pod, ended: true } => {
-                write!(f, "pod {pod:?} has ended and still counts as a user, for as long as the pod object exists")
-            }
-            Self::PodNotStarted { pod, message } => write!(f, "pod {pod:?} cannot use the volume: {message}"),
-            Self::AttachedElsewhere { pod, node } => {
-                write!(f, "pod {pod:?} waits until the volume is detached from node {node:?}")
-            }
+            Self::Pod { pod, why } => why.write(f, pod),
             Self::AttachFailed { node, message } => {
                 write!(f, "the volume cannot be attached to or detached from node {node:?}: {message}")
             }
@@ -207,13 +242,7 @@ impl Reason for Finding {
             Self::SaidBound { .. } => "said_bound",
             Self::NamespaceGoing { .. } => "namespace_going",
             Self::BinderSilent { .. } => "binder_silent",
-            Self::PodPinned { .. } => "pod_pinned",
-            Self::PodGated { .. } => "pod_gated",
-            Self::PodRefused { .. } => "pod_refused",
-            Self::PodUnnoticed { .. } => "pod_unnoticed",
-            Self::PodHolds { .. } => "pod_holds",
-            Self::PodNotStarted { .. } => "pod_not_started",
-            Self::AttachedElsewhere { .. } => "attached_elsewhere",
+            Self::Pod { why, .. } => why.code(),
             Self::AttachFailed { .. } => "attach_failed",
             Self::ProvisionerAbsent { .. } => "provisioner_absent",
             Self::ProvisionerSilent { .. } => "provisioner_silent",
@@ -234,8 +263,6 @@ impl Reason for Finding {
         match self {
             Self::SaidBound { .. } => Standing::Settled,
             Self::BinderSilent { .. }
-            | Self::PodPinned { .. }
-            | Self::PodGated { .. }
             | Self::ProvisionerAbsent { .. }
             | Self::ProvisionerSilent { .. }
             | Self::TopologyKeyMissing { .. }
@@ -244,16 +271,12 @@ impl Reason for Finding {
             | Self::NodeGone { .. } => Standing::Stuck,
             Self::Blind { .. }
             | Self::NamespaceGoing { .. }
-            | Self::PodRefused { .. }
-            | Self::PodUnnoticed { .. }
-            | Self::PodHolds { .. }
-            | Self::PodNotStarted { .. }
-            | Self::AttachedElsewhere { .. }
             | Self::AttachFailed { .. }
             | Self::ProvisionerUnseen { .. }
             | Self::ProvisionerRuns { .. }
             | Self::NodeLacksDriver { .. }
             | Self::FinalizersLeft { .. } => Standing::Waiting,
+            Self::Pod { why, .. } => why.standing(),
             Self::Source { problem, .. } => problem.standing(),
             Self::CallFailed { call, code, .. } => match outcome(*call, *code) {
                 Outcome::Refused(Retry::Changed) => Standing::Stuck,

@@ -3,7 +3,7 @@
 use api::keys::finalizer;
 use api::{Claim, Kind, Meta, Pod, ReclaimPolicy, Volume};
 
-use super::{Finding, Picture, Step, Subject, Told, Trail, advice, around};
+use super::{Finding, Picture, PodTrouble, Step, Subject, Told, Trail, advice, around};
 use crate::decision::Lookup;
 use crate::protect::{self, Because, Pods};
 
@@ -104,7 +104,8 @@ fn holders(trail: &mut Trail<'_>, claim: &Claim) {
             }
             Lookup::Found(_) | Lookup::NotCached => {}
         }
-        let finding = Finding::PodHolds { pod: pod.name().into(), ended: pod.terminated() };
+        let why = if pod.terminated() { PodTrouble::HoldsEnded } else { PodTrouble::Holds };
+        let finding = Finding::Pod { pod: pod.name().into(), why };
         trail.find(Subject::of(Kind::POD.kind, &pod.meta.key), &finding, evidence);
     }
 }

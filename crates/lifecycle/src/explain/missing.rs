@@ -11,10 +11,9 @@ const SHOWN: usize = 3;
 /// What was seen of a claim that is not there.
 pub fn missing(picture: &Picture, key: &Key) -> Vec<String> {
     let mut lines = Vec::new();
-    let wanted = |name: &Box<str>| **name == *key.name();
     let pods = picture.pods.items().iter().filter(|pod| pod.meta.key.namespace() == key.namespace());
     lines.extend(
-        pods.filter(|pod| pod.claims().any(|name| wanted(&name)))
+        pods.filter(|pod| pod.claims().any(|name| *name == *key.name()))
             .take(SHOWN)
             .map(|pod| format!("pod {:?} names it and waits for it", pod.name())),
     );

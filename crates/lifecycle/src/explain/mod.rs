@@ -31,7 +31,7 @@ mod tests;
 
 use api::{Claim, Key, Volume};
 
-pub use finding::Finding;
+pub use finding::{Finding, PodTrouble};
 pub use missing::missing;
 pub use picture::{Begun, Listing, Picture, Unseen};
 

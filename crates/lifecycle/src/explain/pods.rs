@@ -2,7 +2,7 @@
 
 use api::{Claim, ClaimPhase, Kind, Pod};
 
-use super::{Finding, Picture, Step, Subject, Told, Trail, advice};
+use super::{Finding, Picture, PodTrouble, Step, Subject, Told, Trail, advice};
 use crate::decision::{Lookup, Reason as _, Standing};
 use crate::ephemeral;
 
@@ -18,7 +18,8 @@ pub(super) fn passed_over(trail: &mut Trail<'_>, claim: &Claim) {
     let picture = trail.picture;
     let pinned = picture.users(claim).filter(|pod| pod.scheduled() && !pod.terminated());
     for pod in pinned.take(SHOWN) {
-        let finding = Finding::PodPinned { pod: pod.name().into(), node: pod.node.clone() };
+        let why = PodTrouble::Pinned { node: pod.node.clone() };
+        let finding = Finding::Pod { pod: pod.name().into(), why };
         trail.find(subject(pod), &finding, Vec::new());
     }
 }
@@ -32,12 +33,12 @@ pub(super) fn unscheduled(trail: &mut Trail<'_>, claim: &Claim, names: &[Box<str
     for pod in waiting.into_iter().take(SHOWN) {
         let event = picture.last_event(Kind::POD, &pod.meta, &["FailedScheduling"]);
         let message = event.map(|event| &event.message).or(pod.unschedulable.as_ref());
-        let name: Box<str> = pod.name().into();
-        let finding = match (pod.gated, message) {
-            (true, _) => Finding::PodGated { pod: name },
-            (false, Some(message)) => Finding::PodRefused { pod: name, message: message.clone() },
-            (false, None) => Finding::PodUnnoticed { pod: name, scheduler: scheduler(pod) },
+        let why = match (pod.gated, message) {
+            (true, _) => PodTrouble::Gated,
+            (false, Some(message)) => PodTrouble::Refused { message: message.clone() },
+            (false, None) => PodTrouble::Unnoticed { scheduler: scheduler(pod) },
         };
+        let finding = Finding::Pod { pod: pod.name().into(), why };
         let mut evidence = others(picture, pod, claim);
         let times = event.map(|event| {
             let (times, ago) = (event.count, picture.age(event.last));
