@@ -4,9 +4,12 @@ mod api;
 mod controllers;
 mod csi;
 mod data;
+mod demo;
 mod driver;
 mod process;
 mod sidecar;
+mod stack;
+mod up;
 
 use std::process::ExitCode;
 
@@ -22,6 +25,8 @@ struct Orlop {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Demo(Box<demo::Args>),
+    Up(Box<up::Args>),
     Api(api::Args),
     Backup(data::BackupArgs),
     Restore(data::RestoreArgs),
@@ -36,6 +41,8 @@ enum Command {
 
 fn main() -> ExitCode {
     match Orlop::parse().command {
+        Command::Demo(args) => demo::run(*args),
+        Command::Up(args) => up::run(*args),
         Command::Api(args) => api::run(args),
         Command::Backup(args) => data::backup(&args),
         Command::Restore(args) => data::restore(&args),

@@ -139,6 +139,24 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// The few flags that have no default, for a process that runs the driver among other things.
+#[derive(Debug, Clone)]
+pub(crate) struct Flags {
+    pub(crate) endpoint: String,
+    pub(crate) node_id: String,
+    pub(crate) pool: PathBuf,
+}
+
+impl Flags {
+    /// With every other flag at its default.
+    pub(crate) fn settle(self) -> anyhow::Result<Settings> {
+        let pool = self.pool.display().to_string();
+        let flags = ["--endpoint", &self.endpoint, "--node-id", &self.node_id, "--pool", &pool];
+        let args: Args = crate::process::flags(&flags)?;
+        args.settle()
+    }
+}
+
 /// Everything that was asked for, checked.
 #[derive(Debug)]
 pub(crate) struct Settings {

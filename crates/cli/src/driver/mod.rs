@@ -3,7 +3,7 @@
 mod args;
 mod file;
 
-pub(crate) use args::Args;
+pub(crate) use args::{Args, Flags};
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,46 +51,71 @@ fn start(args: Args) -> anyhow::Result<()> {
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<()> {
-    let Settings { config, endpoints, socket_mode, mode, metrics_address, grace, .. } = settings;
-    let identity = Identity::new(&config.driver_name, env!("CARGO_PKG_VERSION"))
-        .with_context(|| format!("--driver-name {:?}", config.driver_name))?;
-    // The pools come first: only who holds them may answer on the sockets (R6).
-    let local = tokio::task::spawn_blocking(move || LocalDriver::start(config)).await.context("starting")??;
-    let driver = local.definition(identity).context("defining the driver")?;
+    let stop = told_to_stop()?;
+    Server::open(settings).await?.serve(stop).await
+}
 
-    let mut listeners = Vec::new();
-    for endpoint in &endpoints {
-        if !endpoint.has_conventional_name() {
-            tracing::warn!(%endpoint, "the specification wants socket names to end in .sock");
+/// The driver: it holds its pools and its sockets, and answers nobody yet.
+pub(crate) struct Server {
+    driver: driver_sdk::Driver,
+    listeners: Vec<Listener>,
+    mode: driver_sdk::Mode,
+    metrics: Option<tokio::net::TcpListener>,
+    grace: Duration,
+}
+
+impl Server {
+    /// Takes the pools, recovers what an earlier run left, and takes the sockets.
+    pub(crate) async fn open(settings: Settings) -> anyhow::Result<Self> {
+        let Settings { config, endpoints, socket_mode, mode, metrics_address, grace, .. } = settings;
+        let identity = Identity::new(&config.driver_name, env!("CARGO_PKG_VERSION"))
+            .with_context(|| format!("--driver-name {:?}", config.driver_name))?;
+        // The pools come first: only who holds them may answer on the sockets (R6).
+        let local = tokio::task::spawn_blocking(move || LocalDriver::start(config)).await.context("starting")??;
+        let driver = local.definition(identity).context("defining the driver")?;
+        let mut listeners = Vec::new();
+        for endpoint in &endpoints {
+            if !endpoint.has_conventional_name() {
+                tracing::warn!(%endpoint, "the specification wants socket names to end in .sock");
+            }
+            listeners.push(Listener::bind(endpoint, socket_mode).with_context(|| format!("listening on {endpoint}"))?);
+            tracing::info!(%endpoint, ?mode, "serving");
         }
-        listeners.push(Listener::bind(endpoint, socket_mode).with_context(|| format!("listening on {endpoint}"))?);
-        tracing::info!(%endpoint, ?mode, "serving");
+        let metrics = match metrics_address {
+            None => None,
+            Some(address) => {
+                let listener =
+                    tokio::net::TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
+                let address = listener.local_addr().unwrap_or(address);
+                tracing::info!(%address, "answering /metrics and /healthz");
+                Some(listener)
+            }
+        };
+        Ok(Self { driver, listeners, mode, metrics, grace })
     }
-    let (stop_metrics, metrics_stopped) = tokio::sync::oneshot::channel::<()>();
-    let metrics = match metrics_address {
-        None => None,
-        Some(address) => {
-            let listener =
-                tokio::net::TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?;
-            let address = listener.local_addr().unwrap_or(address);
-            tracing::info!(%address, "answering /metrics and /healthz");
+
+    /// Answers until `stop`.
+    pub(crate) async fn serve(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let Self { driver, listeners, mode, metrics, grace } = self;
+        let (stop_metrics, metrics_stopped) = tokio::sync::oneshot::channel::<()>();
+        let metrics = metrics.map(|listener| {
             let stopped = async move { drop(metrics_stopped.await) };
-            Some(tokio::spawn(driver_sdk::metrics::serve(listener, driver.metrics(), stopped)))
+            tokio::spawn(driver_sdk::metrics::serve(listener, driver.metrics(), stopped))
+        });
+        let done = driver.serve(listeners, mode, stop, grace).await;
+        drop(stop_metrics);
+        if let Some(task) = metrics {
+            task.await.context("the metrics server")?.context("serving metrics")?;
         }
-    };
-    let done = driver.serve(listeners, mode, told_to_stop()?, grace).await;
-    drop(stop_metrics);
-    if let Some(task) = metrics {
-        task.await.context("the metrics server")?.context("serving metrics")?;
-    }
-    match done {
-        Ok(()) => Ok(()),
-        // What still runs is not lost: it is as if the driver had crashed, and it recovers from that.
-        Err(ServeError::Unfinished(running)) => {
-            tracing::warn!(?running, "stopping with calls still running; the next start finishes them");
-            std::process::exit(0)
+        match done {
+            Ok(()) => Ok(()),
+            // What still runs is not lost: it is as if the driver had crashed, and it recovers from that.
+            Err(ServeError::Unfinished(running)) => {
+                tracing::warn!(?running, "stopping with calls still running; the next start finishes them");
+                std::process::exit(0)
+            }
+            Err(error) => Err(anyhow!(error)),
         }
-        Err(error) => Err(anyhow!(error)),
     }
 }
 

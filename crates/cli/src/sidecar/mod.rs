@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use api::{AttributesClass, Kind};
 use control::Context;
-use control::provision::csi::Sidecar;
+use control::provision::csi::{Sidecar, SidecarOptions};
 use lifecycle::provision::csi::outline::AttributesGate;
 use runtime::client::{Error, Selection};
 use runtime::csi::{self, Driver, Facts};
@@ -80,6 +80,12 @@ async fn work(
     let lead = Lead::by(&args.leader, &facts.name.replace('/', "-"));
     let sidecar = &sidecar;
     process.run_until(&args.serve, lead, stop, |stop| async move { sidecar.run(&stop).await }).await
+}
+
+/// The options of a sidecar that is a part of a larger process, which has no pod and no node.
+pub(crate) fn options(args: &Args, context: &Context, facts: &Facts) -> anyhow::Result<SidecarOptions> {
+    let nowhere = Surroundings { node: None, namespace: None, pod: None };
+    args.options(&component(context, facts), AttributesGate::On, &nowhere)
 }
 
 /// Who events come from: the driver, this host, and this run.

@@ -11,6 +11,7 @@
 mod claim;
 mod metrics;
 mod patches;
+pub mod plugins;
 mod volume;
 mod wake;
 

@@ -1,0 +1,160 @@
+//! The whole of storage in one process: the API, the local driver, the controllers and the provisioner.
+//!
+//! The controllers reach the API in process, past the network; everybody else finds it on a loopback address, with the
+//! kubeconfig. Binder and provisioner share caches and tell each other directly what annotations would say.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use apiserver::auth::User;
+use control::Context;
+use control::provision::csi::Sidecar;
+use driver_sdk::csi::Endpoint;
+use runtime::csi::{self, Driver};
+use runtime::{Stop, Stopper};
+use tokio::task::JoinHandle;
+
+use crate::controllers::{self, Controllers};
+use crate::process::{self, Lead, Process};
+use crate::{api, driver, sidecar};
+
+/// Where things are.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// Holds everything: objects, keys, volumes, the socket.
+    pub(crate) data: PathBuf,
+    pub(crate) listen: SocketAddr,
+}
+
+impl Place {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.data.join("kubeconfig")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.data.join("csi.sock")
+    }
+
+    pub(crate) fn pool(&self) -> PathBuf {
+        self.data.join("pool")
+    }
+}
+
+/// What a stack that runs is known by.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    pub(crate) context: Context,
+    pub(crate) address: SocketAddr,
+    /// What the driver calls itself.
+    pub(crate) driver: String,
+}
+
+/// The parts of a stack that runs. Dropping this does not end them.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// In the order in which they end: who uses another ends before it.
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    name: &'static str,
+    stop: Stopper,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Part {
+    fn start<W, F>(name: &'static str, work: W) -> Self
+    where
+        W: FnOnce(Stop) -> F,
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let (stop, stopped) = Stopper::new();
+        Self { name, stop, running: tokio::spawn(work(stopped)) }
+    }
+}
+
+impl Stack {
+    /// Starts all parts; when this returns, a claim can be made.
+    pub(crate) async fn start(place: &Place) -> anyhow::Result<(Self, Parts)> {
+        let server = api::Server::open(&place.data, place.listen, Some(&place.kubeconfig())).await?;
+        let (api, address) = (server.api.clone(), server.address);
+        let serving = Part::start("the API server", |stop| async move {
+            server.serve(None, async move { stop.stopped().await }).await
+        });
+        let driving = start_driver(place).await?;
+
+        let inner = kube::Client::new(api.service().as_user(User::loopback()), "default");
+        let process = Process::new(inner, runtime::client::Options::default(), "orlop");
+        let context = process.context.clone();
+        let (driver, working) = work(process, &place.socket()).await?;
+        Ok((Self { context, address, driver }, Parts { parts: vec![working, driving, serving] }))
+    }
+}
+
+impl Parts {
+    /// Ends when any part does, which none does by itself.
+    pub(crate) async fn failed(&mut self) -> anyhow::Error {
+        let waits = self.parts.iter_mut().map(|part| Box::pin(async move { (part.name, (&mut part.running).await) }));
+        let ((name, ended), index, _) = futures_util::future::select_all(waits).await;
+        drop(self.parts.remove(index));
+        match ended {
+            Ok(Ok(())) => anyhow!("{name} ended by itself"),
+            Ok(Err(error)) => error.context(name),
+            Err(error) => anyhow!(error).context(name),
+        }
+    }
+
+    /// Ends all parts in an orderly way.
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
+        for Part { name, stop, running } in self.parts {
+            stop.stop();
+            running.await.context(name)?.context(name)?;
+        }
+        Ok(())
+    }
+}
+
+/// The local driver on a socket of its own.
+async fn start_driver(place: &Place) -> anyhow::Result<Part> {
+    let flags = driver::Flags {
+        endpoint: format!("unix://{}", place.socket().display()),
+        node_id: process::identity(),
+        pool: place.pool(),
+    };
+    let server = driver::Server::open(flags.settle()?).await?;
+    Ok(Part::start("the driver", |stop| async move { server.serve(async move { stop.stopped().await }).await }))
+}
+
+/// The controllers and the provisioner beside the driver; gives the driver's name.
+async fn work(process: Process, socket: &Path) -> anyhow::Result<(String, Part)> {
+    // Without nodes there is nothing to gather places from: the driver says where a volume is.
+    let flags = ["--immediate-topology=false", "--leader-election-namespace=kube-system"];
+    let args: sidecar::Args = process::flags(&flags)?;
+    let controllers: controllers::WorkArgs = process::flags(&[])?;
+    let endpoint: Endpoint = format!("unix://{}", socket.display()).parse().context("the driver's socket")?;
+    let driver = Driver::new(endpoint, csi::Options::default(), &process.context.metrics);
+    let (lost, connection) = Stopper::new();
+    let connected = tokio::spawn({
+        let driver = driver.clone();
+        async move { driver.run(&connection).await }
+    });
+    let facts = driver.ready().await;
+    let sidecar = Sidecar::new(&process.context, &driver, &facts, sidecar::options(&args, &process.context, &facts)?);
+    let controllers = Controllers::new(&process.context, &controllers)?;
+    let name = facts.name.clone();
+    let working = Part::start("the controllers", |stop| async move {
+        let serve = process::no_endpoint();
+        let both = |stop: Stop| {
+            let (sidecar, controllers) = (&sidecar, &controllers);
+            async move {
+                tokio::join!(sidecar.run(&stop), controllers.run(stop.clone()));
+            }
+        };
+        process.run_until(&serve, Lead::Always, &stop, both).await?;
+        lost.stop();
+        connected.await.context("the connection to the driver")?.map_err(|error| anyhow!(error))
+    });
+    Ok((name, working))
+}
