@@ -151,7 +151,7 @@ fn a_volume_goes_without_its_secret_if_that_is_gone_sidecars_2_11() {
 
 /// Secrets have no projection in this project, so that one is deleted through one of another kind's shape.
 async fn delete_secret(stage: &Stage, name: &str) {
-    #[derive(Debug, serde::Deserialize)]
+    #[derive(Debug, Clone, serde::Deserialize)]
     struct Secret {
         metadata: api::Meta,
     }
