@@ -128,6 +128,8 @@ fn objects_follow_nodes_and_classes_and_are_repaired_when_others_touch_them() {
 #[test]
 fn duplicates_and_strays_with_our_labels_go() {
     play(&telling(), None, async |stage: Stage| {
+        // Nothing begins before the driver is there.
+        stage.driver.show(false);
         let labels = json!({label::CAPACITY_DRIVER.text(): NAME,
             label::CAPACITY_MANAGED_BY.text(): api::keys::value::CAPACITY_MANAGER});
         for (name, zone) in [("old-1", "a"), ("old-2", "a"), ("stray", "z")] {
@@ -138,6 +140,7 @@ fn duplicates_and_strays_with_our_labels_go() {
                 .await;
         }
         two_zones(&stage).await;
+        stage.driver.show(true);
         stage.wait().await;
         assert_eq!(told(&stage).await, [pair("a", "100Gi"), pair("b", "100Gi")]);
         assert!(stage.get(Kind::CAPACITY, "old-1").await.is_some(), "what upstream made is kept and used");

@@ -81,7 +81,7 @@ fn a_volume_that_is_too_small_is_deleted_and_made_again_sidecars_2_10() {
         stage.make(&class(json!({}))).await;
         stage.make(&claim("data", json!({}))).await;
         stage.until("it is bound", async |stage| stage.is_bound("data").await).await;
-        assert_eq!((stage.driver.with().deletes.len(), stage.driver.with().creates.len()), (1, 2), "14.5 #5");
+        assert_eq!(stage.driver.counts(), (1, 2), "14.5 #5");
         stage.assert_volumes(1).await;
     });
 }

@@ -88,6 +88,12 @@ impl Driver {
         self.up.send_replace(up);
     }
 
+    /// How often DeleteVolume and CreateVolume were called.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let state = self.with();
+        (state.deletes.len(), state.creates.len())
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         self.with().volumes.keys().cloned().collect()
     }

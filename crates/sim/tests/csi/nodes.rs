@@ -55,7 +55,8 @@ fn a_claim_of_another_node_is_not_ours_and_costs_nothing() {
         wish["metadata"]["annotations"] = json!({annotation::SELECTED_NODE.text(): "n2"});
         stage.make(&wish).await;
         stage.wait().await;
-        assert!(stage.driver.with().creates.is_empty() && stage.driver.with().asked.is_empty());
+        assert!(stage.driver.with().creates.is_empty());
+        assert!(stage.driver.with().asked.is_empty());
     });
 }
 

@@ -128,7 +128,7 @@ fn a_restore_takes_the_snapshots_handle_and_frees_the_snapshot_afterwards_sideca
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({}))).await;
         make_snapshot(&stage, "s").await;
-        stage.driver.with().script.push_back(Create::MadeBut(Code::DeadlineExceeded));
+        stage.driver.with().script.extend(vec![Create::MadeBut(Code::DeadlineExceeded); 4]);
         stage.make(&restore_of("data", "s")).await;
         stage.until("it was called", async |stage| !stage.driver.with().creates.is_empty()).await;
         assert!(is_guarded(&stage, "s").await, "before the call");
@@ -218,7 +218,7 @@ fn a_volume_without_its_content_is_deleted_and_made_again_sidecars_2_8() {
         stage.driver.with().script.push_back(Create::Empty);
         stage.make(&restore_of("data", "s")).await;
         stage.until("it is bound", async |stage| stage.is_bound("data").await).await;
-        assert_eq!((stage.driver.with().deletes.len(), stage.driver.with().creates.len()), (1, 2));
+        assert_eq!(stage.driver.counts(), (1, 2));
         stage.assert_volumes(1).await;
     });
 }

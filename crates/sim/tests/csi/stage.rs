@@ -1,4 +1,4 @@
-//! A world with a driver, one process with binder and sidecar, and a user.
+//! A world with a driver, one process with binder, protection and sidecar, and a user.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use api::keys::annotation;
 use api::object::{Key, Kind};
 use control::bind::{self, Binder};
+use control::protect::{self, Protector};
 use control::provision;
 use control::provision::csi::{GuardOptions, Options, Sidecar, SidecarOptions, Sweep};
 use runtime::client::{self, Client, Patch, Preconditions, Selection};
@@ -111,8 +112,9 @@ async fn one_life(
     let work = async {
         let facts = socket.ready().await;
         let binder = Binder::new(&context, bind::Options::default());
+        let protector = Protector::new(&context, protect::Options::default());
         let sidecar = Sidecar::new(&context, &socket, &facts, options.clone());
-        tokio::join!(binder.run(&stop), sidecar.run(&stop));
+        tokio::join!(Box::pin(binder.run(&stop)), Box::pin(protector.run(&stop)), Box::pin(sidecar.run(&stop)));
     };
     let both = async { tokio::join!(work, socket.run(&stop)) };
     component.run(process.run(&stop, both)).await;
@@ -191,16 +193,10 @@ impl Stage {
         page.expect("it can be listed").items
     }
 
-    /// Deletes a claim; what guards it stays on it, except for protection, which nobody here takes off.
+    /// Asks for a claim's end; what guards it holds it.
     pub(crate) async fn drop_claim(&self, name: &str) {
         let key = Key::namespaced("default", name);
         self.client.delete::<api::Claim>(&key, &Preconditions::default()).await.expect("it can be deleted");
-        let Some(claim) = self.get(Kind::CLAIM, name).await else { return };
-        let protection = api::keys::finalizer::PVC_PROTECTION.text();
-        let held = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        let kept: Vec<Value> = held.into_iter().filter(|held| held != protection).collect();
-        let patch = Patch::Merge(json!({"metadata": {"finalizers": kept}}));
-        let _: Value = self.client.patch(Kind::CLAIM, &key, &patch).await.expect("it can be changed");
     }
 
     /// Lets everybody do all they want.
