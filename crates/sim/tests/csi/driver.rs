@@ -200,7 +200,7 @@ impl Driver {
     }
 }
 
-macro_rules! unimplemented {
+macro_rules! service {
     ($trait:ident { $($own:tt)* } $($name:ident, $request:ident => $response:ident;)*) => {
         #[tonic::async_trait]
         impl $trait for Driver {
@@ -212,7 +212,7 @@ macro_rules! unimplemented {
     };
 }
 
-unimplemented! {
+service! {
     Controller {
         async fn controller_get_capabilities(
             &self,
@@ -259,7 +259,7 @@ unimplemented! {
     controller_modify_volume, ControllerModifyVolumeRequest => ControllerModifyVolumeResponse;
 }
 
-unimplemented! {
+service! {
     Node {
         async fn node_get_info(
             &self,

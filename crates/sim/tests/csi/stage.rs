@@ -21,7 +21,7 @@ use sim::{Process, Seed, Setup, World, simulate};
 use crate::driver::{Driver, NAME};
 
 /// Long enough for a good many retries, and no time at all on the wall.
-pub(crate) const SETTLED: Duration = Duration::from_secs(900);
+pub(crate) const SETTLED: Duration = Duration::from_secs(300);
 
 /// Something bad that happens to one write of the process' first life.
 #[derive(Debug, Clone)]

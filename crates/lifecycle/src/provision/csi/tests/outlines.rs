@@ -212,3 +212,27 @@ fn a_plan_survives_being_stored_and_holds_no_value_of_a_secret() {
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
     assert!(text.contains("s-data-web-0") && text.len() < 700, "{} {text}", text.len());
 }
+
+#[test]
+fn sidecars_2_6_a_class_of_a_plugin_that_the_driver_took_over_is_said_in_its_words() {
+    let driver = "ebs.csi.aws.com";
+    let plugin = crate::migration::plugin_of(driver).unwrap();
+    let class: Class =
+        read(json!({"metadata": {"name": "fast"}, "provisioner": plugin, "parameters": {"fsType": "xfs"}}));
+    let (claim, abilities, options) = (claim(json!({})), all_abilities(), Options::default());
+    let seen = Seen {
+        claim: &claim,
+        class: &class,
+        volume_name: "v",
+        driver,
+        abilities: &abilities,
+        options: &options,
+        grants: &[],
+    };
+    let plan = outline::outline(&seen).unwrap().plan(Findings::default());
+    assert_eq!((plan.driver.as_str(), plan.provisioner.as_str()), (driver, plugin.as_str()));
+    assert_eq!(plan.shape, Shape::Mount { fstype: Some("xfs".to_owned()) });
+    let strange = Class { provisioner: "nobody.example.com".into(), ..class };
+    let unfit = outline::outline(&Seen { class: &strange, ..seen }).unwrap_err();
+    assert_eq!(unfit.standing(), Standing::Wrong);
+}
