@@ -21,7 +21,8 @@ fn sidecars_1_6_every_row_of_the_table_of_access_modes() {
     use AccessMode::{ReadOnlyMany as Rox, ReadWriteMany as Rwx, ReadWriteOnce as Rwo, ReadWriteOncePod as Rwop};
     let plain = Abilities::new();
     let fine = Abilities::from([Ability::SingleNodeMultiWriter]);
-    let rows: [(&[AccessMode], Result<Access, BadAccess>, Result<Access, BadAccess>); 9] = [
+    type Row<'a> = (&'a [AccessMode], Result<Access, BadAccess>, Result<Access, BadAccess>);
+    let rows: [Row<'_>; 9] = [
         (&[Rwop], Ok(Access::SingleNodeWriter), Ok(Access::SingleNodeSingleWriter)),
         (&[Rwop, Rwo], Err(BadAccess::PodAndMore), Err(BadAccess::PodAndMore)),
         (&[Rwx], Ok(Access::MultiNodeMultiWriter), Ok(Access::MultiNodeMultiWriter)),
@@ -232,7 +233,7 @@ fn sidecars_2_6_a_class_of_a_plugin_that_the_driver_took_over_is_said_in_its_wor
     let plan = outline::outline(&seen).unwrap().plan(Findings::default());
     assert_eq!((plan.driver.as_str(), plan.provisioner.as_str()), (driver, plugin.as_str()));
     assert_eq!(plan.shape, Shape::Mount { fstype: Some("xfs".to_owned()) });
-    let strange = Class { provisioner: "nobody.example.com".into(), ..class };
+    let strange = Class { provisioner: "nobody.example.com".into(), ..class.clone() };
     let unfit = outline::outline(&Seen { class: &strange, ..seen }).unwrap_err();
     assert_eq!(unfit.standing(), Standing::Wrong);
 }
