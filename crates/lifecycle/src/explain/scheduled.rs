@@ -21,8 +21,8 @@ pub(super) fn look(trail: &mut Trail<'_>, pod: &Pod) {
     let mut book = Book::default();
     picture.volumes.items().iter().cloned().for_each(|volume| book.shelf.put(Arc::new(volume)));
     let because = place(pod, picture, &book, Moment::ZERO).because;
-    let told = Told::evidence([format!("nodes in the cluster: {}", picture.nodes.items().len())]);
-    let told = told.fixed(advice::schedule(&because));
+    let scope = "judged by volumes, taints and placement; processors and memory are not looked at".to_owned();
+    let told = Told::evidence([scope]).fixed(advice::schedule(&because));
     trail.push(Subject::of(Kind::POD.kind, &pod.meta.key), Step::Schedule, &because, told);
 }
 
