@@ -112,6 +112,9 @@ async fn a_provisioner_that_died_and_a_class_that_came(stage: &Stage) {
 
 async fn a_pod_past_the_scheduler(stage: &Stage) {
     stage.create(stage::PODS, &pod("unplaced", "delayed", json!({}))).await;
+    expect(&stage.explain(&["pvc/delayed"]), "schedule/refused", "stuck");
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}});
+    stage.create("/api/v1/nodes", &node).await;
     expect(&stage.explain(&["pvc/delayed"]), "around/pod_unnoticed", "waiting");
     stage.create(stage::PODS, &pod("pinned", "delayed", json!({"spec": {"nodeName": "node-1"}}))).await;
     expect(&stage.explain(&["pvc/delayed"]), "around/pod_pinned", "stuck");

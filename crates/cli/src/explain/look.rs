@@ -40,7 +40,7 @@ impl<'a> Eye<'a> {
             self.list_if(open || going, &all),
             self.list_if(open, &all),
             self.list_if(open, &all),
-            self.list_if(!open, &all),
+            self.list(&all),
             self.list_if(open || going, &all),
         );
         let (capacities, intents, snapshots) = tokio::join!(

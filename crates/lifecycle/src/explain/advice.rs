@@ -14,6 +14,8 @@ use crate::provision::claim::Because as Provision;
 use crate::provision::delete::Because as Delete;
 use crate::provision::intent::Because as Intent;
 use crate::release::volume::Because as Release;
+use crate::schedule::place::Because as Schedule;
+use crate::schedule::{Refusal, Unready};
 
 type Advice = Vec<String>;
 
@@ -243,6 +245,65 @@ pub(super) fn protect(because: &Protect) -> Advice {
         Protect::UsedByClaim { claim } => vec![format!("Give claim {claim} another class, or delete it.")],
         Protect::UsedByVolume { volume } => vec![format!("Volume {volume:?} has to go first.")],
         Protect::Guarded | Protect::Released => Vec::new(),
+    }
+}
+
+/// About a pod that a scheduler judged.
+pub(super) fn schedule(because: &Schedule) -> Advice {
+    match because {
+        Schedule::Chosen { node } => vec![format!(
+            "Volumes do not keep the pod from node {node:?}. If nothing changes, see that a scheduler runs: kube-scheduler, or `orlop scheduler`."
+        )],
+        Schedule::LeadsNowhere { .. } => {
+            say(["The next move is the scheduler's. If nothing changes, see that it runs."])
+        }
+        Schedule::Unready { why, .. } => vec![unready(why)],
+        Schedule::Refused(tally) if tally.nodes == 0 => say(["Add a node."]),
+        Schedule::Refused(tally) => tally.refusals.keys().map(unfit).collect(),
+    }
+}
+
+fn unready(why: &Unready) -> String {
+    match why {
+        Unready::Missing { claim } => format!("Create claim {claim:?}, which the pod names."),
+        Unready::NotYetMade { claim } => {
+            format!("Claim {claim:?} is made for the pod by the ephemeral-volume controller; see that it runs.")
+        }
+        Unready::Lost { claim, .. } => format!("Claim {claim:?} has lost its volume: explain that one."),
+        Unready::Deleting { claim } => format!("Claim {claim:?} is being deleted: make it and the pod anew."),
+        Unready::NotOwned { claim, .. } => {
+            format!("Delete or rename claim {claim:?}, which is in the way of the pod's own.")
+        }
+        Unready::Immediate => {
+            "A claim of the pod that does not wait for a node has no volume: explain that one.".to_owned()
+        }
+        Unready::Unsuitable { claim, volume, .. } => {
+            format!("Make volume {volume:?} suit claim {claim:?}, or take the reservation off it.")
+        }
+    }
+}
+
+fn unfit(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Unschedulable => "Let pods onto a node again: kubectl uncordon NODE.".to_owned(),
+        Refusal::Taint { key, .. } => {
+            format!("Give the pod a toleration for taint {key:?}, or take the taint off a node.")
+        }
+        Refusal::Placement => "Relax the pod's nodeSelector or node affinity, or label a node for it.".to_owned(),
+        Refusal::ClaimInUse => "Another pod has a ReadWriteOncePod claim of this one: end it first.".to_owned(),
+        Refusal::TooManyVolumes => "The nodes have as many volumes as they can: add a node, or move pods.".to_owned(),
+        Refusal::DriverMissing { driver } => {
+            format!("See that the node plugin of driver {driver:?} runs on the nodes.")
+        }
+        Refusal::VolumeGone => "A claim of the pod has lost its volume: explain that one.".to_owned(),
+        Refusal::VolumeElsewhere | Refusal::Zone => {
+            "The pod's volumes are where no allowed node is: relax the pod's placement, or add a node there.".to_owned()
+        }
+        Refusal::NothingToBind => {
+            "No free volume can be reached from a node the pod may have: create one, or use a class with a provisioner."
+                .to_owned()
+        }
+        Refusal::NoRoom => "Free or add storage on the nodes the pod may have, or ask for less.".to_owned(),
     }
 }
 

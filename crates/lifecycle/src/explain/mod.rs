@@ -23,6 +23,7 @@ mod pods;
 mod presence;
 mod provision;
 mod release;
+mod scheduled;
 mod source;
 mod text;
 
@@ -118,6 +119,7 @@ pub enum Step {
     Delete,
     Protect,
     Ephemeral,
+    Schedule,
     /// What no controller of ours decides.
     Around,
 }
@@ -132,6 +134,7 @@ impl Step {
             Self::Delete => "delete",
             Self::Protect => "protect",
             Self::Ephemeral => "ephemeral",
+            Self::Schedule => "schedule",
             Self::Around => "around",
         }
     }

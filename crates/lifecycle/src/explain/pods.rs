@@ -2,7 +2,7 @@
 
 use api::{Claim, ClaimPhase, Kind, Pod};
 
-use super::{Finding, Picture, PodTrouble, Step, Subject, Told, Trail, advice};
+use super::{Finding, Picture, PodTrouble, Step, Subject, Told, Trail, advice, scheduled};
 use crate::decision::{Lookup, Reason as _, Standing};
 use crate::ephemeral;
 
@@ -46,6 +46,9 @@ pub(super) fn unscheduled(trail: &mut Trail<'_>, claim: &Claim, names: &[Box<str
         });
         evidence.extend(times);
         trail.find(subject(pod), &finding, evidence);
+        if !pod.gated {
+            scheduled::look(trail, pod);
+        }
     }
 }
 

@@ -70,12 +70,8 @@ fn deleted(trail: &mut Trail<'_>, volume: &Volume, by: &str) {
     let picture = trail.picture;
     let claim = volume.claim.as_ref().map_or(Lookup::Absent, |reference| picture.claim(&reference.key));
     let names = [by.to_owned()];
-    let seen = delete::Seen {
-        volume: delete::VolumeSeen::Live(volume),
-        claim,
-        names: Names(&names),
-        backing: delete::Backing::Unknown,
-    };
+    let (seen, backing) = (delete::VolumeSeen::Live(volume), delete::Backing::Unknown);
+    let seen = delete::Seen { volume: seen, claim, names: Names(&names), backing };
     let because = delete::decide(&seen).because;
     let told = Told::default().fixed(advice::delete(volume, &because));
     trail.push(Subject::provisioner(by), Step::Delete, &because, told);

@@ -13,7 +13,13 @@ const DRIVER: &str = "d.example.com";
 
 fn delayed(patch: serde_json::Value) -> Picture {
     let class = class("fast", over(json!({"volumeBindingMode": "WaitForFirstConsumer"}), patch));
-    Picture { classes: seen([class]), leases: seen([lease("d-example-com", "host_1", LATELY)]), ..empty() }
+    Picture {
+        claims: seen([unplaced()]),
+        classes: seen([class]),
+        leases: seen([lease("d-example-com", "host_1", LATELY)]),
+        nodes: seen([node("node-2", json!({}))]),
+        ..empty()
+    }
 }
 
 fn unplaced() -> Claim {
@@ -52,6 +58,8 @@ fn a_claim_that_waits_for_a_pod_says_that_this_is_normal_or_that_it_never_ends()
             unschedulable,
         ),
     );
+    let elsewhere = json!({"spec": {"nodeSelector": {"disk": "ssd"}}});
+    let nowhere = Picture { pods: seen([pod("p", elsewhere)]), ..delayed(json!({})) };
     let gated = pod("p", json!({"spec": {"schedulingGates": [{"name": "g"}]}}));
     let pinned = pod("p", json!({"spec": {"nodeName": "node-1"}}));
     check(
@@ -63,10 +71,17 @@ fn a_claim_that_waits_for_a_pod_says_that_this_is_normal_or_that_it_never_ends()
             row(
                 "refused, as the pod says",
                 explain::claim(&with(seen([condition])), &claim),
-                Waiting,
-                "around/pod_refused",
+                Stuck,
+                "schedule/unready",
             ),
-            row("unnoticed", explain::claim(&with(seen([two])), &claim), Waiting, "around/pod_unnoticed"),
+            row("unnoticed", explain::claim(&with(seen([two])), &claim), Stuck, "schedule/unready"),
+            row(
+                "unnoticed, and nothing is wrong",
+                explain::claim(&with(seen([pod("p", json!({}))])), &claim),
+                Waiting,
+                "around/pod_unnoticed",
+            ),
+            row("no node would do", explain::claim(&nowhere, &claim), Stuck, "schedule/refused"),
             row("gated", explain::claim(&with(seen([gated])), &claim), Stuck, "around/pod_gated"),
         ],
     );
@@ -131,7 +146,7 @@ fn room_is_compared_with_what_the_driver_publishes() {
         &[
             row("44: nowhere", explain::claim(&little(), &unplaced()), Stuck, "around/no_room"),
             row("44: nothing published", explain::claim(&publishing(seen([])), &unplaced()), Stuck, "around/no_room"),
-            row("44: elsewhere", explain::claim(&there(), &unplaced()), Waiting, "around/pod_unnoticed"),
+            row("44: only where there is no node", explain::claim(&there(), &unplaced()), Stuck, "schedule/refused"),
             row("44: not on its node", explain::claim(&there(), &placed("node-1")), Stuck, "around/no_room"),
         ],
     );
