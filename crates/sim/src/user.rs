@@ -111,8 +111,8 @@ impl User {
 
     async fn act(&mut self) {
         match self.random.below(100) {
-            0..=29 => self.make_claim().await,
-            30..=39 => self.make_volume().await,
+            0..=27 => self.make_claim().await,
+            28..=39 => self.make_volume().await,
             40..=49 => self.make_pod().await,
             50..=61 => self.delete_claim().await,
             62..=65 => self.replace_claim().await,
@@ -141,14 +141,14 @@ impl User {
         let size = format!("{}Gi", 1 + self.random.below(4));
         let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
         match self.random.below(16) {
-            0..=5 => spec["storageClassName"] = "now".into(),
-            6 | 7 => spec["storageClassName"] = "later".into(),
-            8 => spec["storageClassName"] = "kept".into(),
-            9 => spec["storageClassName"] = "wrong".into(),
-            10 => spec["storageClassName"] = "foreign".into(),
-            11 => spec["storageClassName"] = "by-hand-later".into(),
-            12 => spec["storageClassName"] = "".into(),
-            13 => {}
+            0..=4 => spec["storageClassName"] = "now".into(),
+            5 | 6 => spec["storageClassName"] = "later".into(),
+            7 => spec["storageClassName"] = "kept".into(),
+            8 => spec["storageClassName"] = "wrong".into(),
+            9 => spec["storageClassName"] = "foreign".into(),
+            10 => spec["storageClassName"] = "by-hand-later".into(),
+            11 => spec["storageClassName"] = "".into(),
+            12 => {}
             _ => spec["storageClassName"] = "by-hand".into(),
         }
         match self.random.below(12) {

@@ -26,7 +26,7 @@ pub enum Mutation {
     ForgetIntents,
     /// A binder gives a volume to a claim without looking whose it is.
     TwoOwners,
-    /// A binder takes back what a policy keeps, as if nobody had used it.
+    /// A binder reserves what a policy keeps for the next claim, as if nobody had used it.
     HandOn,
     /// A provisioner deletes without looking whether the claim lives.
     DeleteLive,
@@ -147,8 +147,14 @@ impl Rogue {
                     let kept = truth.volumes.values().filter(|volume| volume.phase == VolumePhase::Released);
                     kept.filter(|volume| volume.reclaim == ReclaimPolicy::Retain).cloned().collect::<Vec<_>>()
                 };
-                let Some(volume) = self.pick(kept) else { return };
-                (Kind::VOLUME, volume.meta.key.clone(), json!({"spec": {"claimRef": null}}))
+                let open = |truth: &Truth| {
+                    let open = truth.claims.values().filter(|claim| claim.volume_name.is_empty());
+                    open.cloned().collect::<Vec<_>>()
+                };
+                let (Some(volume), Some(claim)) = (self.pick(kept), self.pick(open)) else { return };
+                let (namespace, name) = (claim.namespace(), claim.name());
+                let next = json!({"namespace": namespace, "name": name, "uid": null, "resourceVersion": null});
+                (Kind::VOLUME, volume.meta.key.clone(), json!({"spec": {"claimRef": next}}))
             }
             _ => {
                 let Some(claim) = self.pick(|truth| truth.claims.values().cloned().collect()) else { return };

@@ -251,6 +251,9 @@ impl Onlooker for Witness {
 
 impl Inner {
     fn accuse(&mut self, what: String) {
+        if self.violations.contains(&what) {
+            return;
+        }
         self.journal.note("witness", format_args!("VIOLATION {what}"));
         self.violations.push(what);
     }
@@ -394,8 +397,8 @@ impl Inner {
         {
             self.given.remove(&volume.meta.uid);
         }
-        if let Some(now) = &now {
-            self.hand_out(&volume, now);
+        if let Some(now) = now.filter(|now| before.as_ref() != Some(now)) {
+            self.hand_out(&volume, &now);
         }
         if let Some(handle) = handle_of(&volume)
             && let Some(twin) = self.truth.of_handle(handle).filter(|twin| twin.name() != volume.name())

@@ -69,9 +69,10 @@ async fn unheard_pod(user: &User, drawn: &std::sync::atomic::AtomicBool) {
 #[test]
 fn a_pod_that_the_cache_does_not_know_keeps_its_claim_race_49() {
     let curtain = Curtain::of("/api/v1/pods");
-    let drawn = curtain.string();
+    let (drawn, lists) = (curtain.string(), curtain.lists());
     play(protector, curtain, async |user: &User| {
         unheard_pod(user, &drawn).await;
+        assert_eq!(lists.load(Ordering::Relaxed), 1, "what a list showed is remembered");
         drawn.store(false, Ordering::Relaxed);
         user.stays(Kind::CLAIM, &key("c")).await;
         user.delete::<Pod>(&key("p")).await;

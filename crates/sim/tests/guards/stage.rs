@@ -104,11 +104,17 @@ pub(crate) struct Curtain {
     drawn: Arc<AtomicBool>,
     /// The first watch after that has to list again.
     torn: bool,
+    /// How often the process asked for a list of pods.
+    lists: Arc<AtomicU64>,
 }
 
 impl Curtain {
     pub(crate) fn of(path: &'static str) -> Self {
-        Self { path, watches: Vec::new(), drawn: Arc::default(), torn: false }
+        Self { path, watches: Vec::new(), drawn: Arc::default(), torn: false, lists: Arc::default() }
+    }
+
+    pub(crate) fn lists(&self) -> Arc<AtomicU64> {
+        self.lists.clone()
     }
 
     /// What draws it.
@@ -119,6 +125,9 @@ impl Curtain {
 
 impl Fates for Curtain {
     fn request(&mut self, ask: &Ask<'_>) -> Verdict {
+        if ask.action == Action::Read && ask.path == "/api/v1/namespaces/default/pods" {
+            self.lists.fetch_add(1, Ordering::Relaxed);
+        }
         if ask.action != Action::Watch || ask.path != self.path {
             return Fate::Answered.into();
         }

@@ -186,6 +186,32 @@ fn upstream_1469_a_volume_made_beside_an_object_of_another_handle_is_deleted() {
     });
 }
 
+/// #1469: an object of the claim is to be deleted while a volume of its name is being made.
+#[test]
+fn making_and_deleting_one_volume_never_overlap() {
+    play(async |rig| {
+        rig.storage.will_create([Turn::Takes(MINUTE)]);
+        rig.storage.will_delete([Turn::Takes(MINUTE), Turn::Takes(MINUTE)]);
+        let uid = rig.claim("c").await;
+        let name = format!("pvc-{uid}");
+        let script = async {
+            sleep(MINUTE / 2).await;
+            let mut body = stranger(&name, "earlier");
+            body["spec"]["csi"]["driver"] = json!(DRIVER);
+            body["spec"]["claimRef"] = json!({"namespace": NAMESPACE, "name": "c", "uid": uid});
+            body["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
+            rig.user.create::<Value>(Kind::VOLUME, None, &body).await.unwrap();
+            rig.delete_claim("c").await;
+            rig.release(&name).await;
+            sleep(10 * MINUTE).await;
+        };
+        rig.live_beside(Fair, script).await;
+        let handles = ["handle-1", "earlier"].map(|handle| Called::Delete { handle: handle.to_owned() });
+        assert!(handles.iter().all(|call| rig.storage.calls().contains(call)), "{:?}", rig.storage.calls());
+        rig.at_rest().await;
+    });
+}
+
 /// A process that waited for its turn with a cache from before: the volume that it still sees is not the one that was begun.
 #[test]
 fn a_successor_with_an_old_cache_does_not_take_an_earlier_volume_for_the_one_that_was_begun() {

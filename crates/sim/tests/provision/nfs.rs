@@ -74,7 +74,7 @@ fn a_claim_gets_a_directory_and_the_directory_is_archived_in_the_end() {
             let volume = rig.volume(&uid).await.expect("it was made");
             let directory = format!("default-c-pvc-{uid}");
             assert_eq!(path(&volume), format!("/srv/share/{directory}"));
-            assert_eq!(listed(root), [directory.clone()]);
+            assert_eq!(listed(root), [directory]);
             rig.delete_claim("c").await;
             rig.release(volume.name()).await;
             live(&rig, root, Fair, 2).await;

@@ -1,6 +1,6 @@
 //! A provisioner whose storage is a map, and whose answers follow a script.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ struct State {
     create: VecDeque<Turn>,
     delete: VecDeque<Turn>,
     calls: Vec<Called>,
+    /// Volumes that a call is about right now.
+    busy: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -136,7 +138,9 @@ impl Storage {
     }
 
     /// What comes of a call whose effect is `effect`.
-    async fn act<T>(&self, turn: Option<Turn>, effect: impl FnOnce() -> T) -> Result<T, Failed> {
+    async fn act<T>(&self, name: &str, turn: Option<Turn>, effect: impl FnOnce() -> T) -> Result<T, Failed> {
+        assert!(self.state().busy.insert(name.to_owned()), "two calls at once about {name}");
+        let _call = Call { storage: self, name };
         let lost = || Failed::Unknown { message: "the answer was lost".to_owned() };
         match turn.unwrap_or(Turn::Works) {
             Turn::Works => Ok(effect()),
@@ -156,6 +160,18 @@ impl Storage {
                 Ok(effect())
             }
         }
+    }
+}
+
+/// A call that is going on; it ends with the process, too.
+struct Call<'a> {
+    storage: &'a Storage,
+    name: &'a str,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.storage.state().busy.remove(self.name);
     }
 }
 
@@ -190,7 +206,7 @@ impl Provisioner for Storage {
             state.calls.push(Called::Create { name: plan.name.clone(), zone: plan.zone.clone() });
             state.create.pop_front()
         };
-        let handle = self.act(turn, || self.make(&plan.name)).await?;
+        let handle = self.act(&plan.name, turn, || self.make(&plan.name)).await?;
         let Plan { name, class, policy, size, namespace, claim, uid, .. } = plan;
         let volume = json!({
             "apiVersion": "v1", "kind": "PersistentVolume",
@@ -216,7 +232,7 @@ impl Provisioner for Storage {
             state.calls.push(Called::Delete { handle: handle.to_string() });
             state.delete.pop_front()
         };
-        self.act(turn, || self.state().volumes.retain(|_, held| **held != **handle)).await
+        self.act(volume.name(), turn, || self.state().volumes.retain(|_, held| **held != **handle)).await
     }
 
     async fn settled(&self, plan: &Plan, end: Settled<'_>) {

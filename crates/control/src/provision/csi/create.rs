@@ -1,10 +1,12 @@
 //! CreateVolume, and what is done with its answer (spec sidecars 2.7, 2.8, 2.10).
 
 use csi::v1;
+use lifecycle::migration;
 use lifecycle::outcome::{Call, Retry};
 use lifecycle::provision::csi::Plan;
 use lifecycle::provision::csi::answer::{self, Wrong};
 use runtime::csi::CallError;
+use serde_json::Value;
 
 use super::waiting::What;
 use super::wire::{self, Values};
@@ -23,7 +25,7 @@ impl Inner {
                 .map_err(|error| Failed::Unknown { message: error.to_string() })?,
         };
         let request = wire::create_request(plan, secrets.clone());
-        let response = match self.driver.create_volume(request, self.options.timeout).await {
+        let response = match self.driver_for(&plan.provisioner).create_volume(request, self.options.timeout).await {
             Ok(response) => response,
             Err(error) => {
                 if let CallError::NotConnected { .. } = error {
@@ -33,21 +35,32 @@ impl Inner {
             }
         };
         let answer = wire::answer(response);
-        match answer::judge(plan, &answer) {
-            Ok(()) => Ok(Made { volume: answer::persistent_volume(plan, &answer, &self.identity) }),
+        if let Err(wrong @ Wrong::NoId) = answer::judge(plan, &answer) {
+            return Err(Failed::Unknown { message: wrong.to_string() });
+        }
+        let volume = answer::judge(plan, &answer)
+            .map_err(|wrong| wrong.to_string())
+            .and_then(|()| in_its_words(plan, answer::persistent_volume(plan, &answer, &self.identity)));
+        match volume {
+            Ok(volume) => Ok(Made { volume }),
             Err(wrong) => Err(self.undo(&answer.id, secrets, &wrong).await),
         }
     }
 
     /// Deletes a volume that is not what was asked for. Only if that surely worked there is surely nothing.
-    async fn undo(&self, id: &str, secrets: Values, wrong: &Wrong) -> Failed {
-        if *wrong == Wrong::NoId {
-            return Failed::Unknown { message: wrong.to_string() };
-        }
+    async fn undo(&self, id: &str, secrets: Values, wrong: &str) -> Failed {
         let request = v1::DeleteVolumeRequest { volume_id: id.to_owned(), secrets };
         match self.driver.delete_volume(request, self.options.timeout).await {
             Ok(_) => Failed::Refused { message: format!("{wrong}; it was deleted"), retry: Retry::Later },
             Err(error) => Failed::Unknown { message: format!("{wrong}, and it could not be deleted: {error}") },
         }
+    }
+}
+
+/// A volume for a class of a plugin that the driver took over is stored in the plugin's words (sidecars 1.10).
+fn in_its_words(plan: &Plan, volume: Value) -> Result<Value, String> {
+    match plan.provisioner == plan.driver {
+        true => Ok(volume),
+        false => migration::volume_to_in_tree(&volume).map_err(|error| error.to_string()),
     }
 }

@@ -24,6 +24,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::{Attachment, Claim, Class, Volume};
+use lifecycle::migration;
 use lifecycle::provision::csi::{Abilities, Ability, Plan};
 use runtime::csi::{Driver, Facts, Link};
 use runtime::{Change, Lookup, Stop};
@@ -110,7 +111,7 @@ impl CsiProvisioner {
         let inner = Inner {
             context: context.clone(),
             driver: driver.clone(),
-            names: vec![facts.name.clone()],
+            names: [facts.name.clone()].into_iter().chain(migration::plugin_of(&facts.name)).collect(),
             identity,
             places: Places::new(context, options.node.clone()),
             attachments: OnceLock::new(),
@@ -207,6 +208,11 @@ impl Inner {
         let woken = self.waiting.take(what);
         woken.claims.iter().for_each(|uid| wake.claim(uid));
         woken.volumes.iter().for_each(|name| wake.volume(name));
+    }
+
+    /// The driver, for calls about volumes of its own or of the plugin that it took over from; metrics tell them apart.
+    fn driver_for(&self, provisioner: &str) -> Driver {
+        if provisioner == self.name() { self.driver.clone() } else { self.driver.for_migrated() }
     }
 
     /// Room may have changed for volumes like this one.
