@@ -115,6 +115,10 @@ async fn a_pod_past_the_scheduler(stage: &Stage) {
     expect(&stage.explain(&["pvc/delayed"]), "schedule/refused", "stuck");
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}});
     stage.create("/api/v1/nodes", &node).await;
+    let tainted = stage.explain(&["pvc/delayed"]);
+    expect(&tainted, "schedule/refused", "stuck");
+    assert!(tainted.json()["fix"].to_string().contains(api::keys::taint::NOT_READY.text()), "{}", tainted.json());
+    stage.patch("/api/v1/nodes/node-1", &json!({"spec": {"taints": null}})).await;
     expect(&stage.explain(&["pvc/delayed"]), "around/pod_unnoticed", "waiting");
     stage.create(stage::PODS, &pod("pinned", "delayed", json!({"spec": {"nodeName": "node-1"}}))).await;
     expect(&stage.explain(&["pvc/delayed"]), "around/pod_pinned", "stuck");
