@@ -69,7 +69,7 @@ impl Habits {
             lost: Odds::of_10_000(600),
             slow: Odds::of_10_000(800),
             slowness: 5 * second..=180 * second,
-            twice: Odds::of_10_000(400),
+            twice: Odds::of_10_000(800),
             up: 20 * second..=240 * second,
             down: second..=60 * second,
             places: Places::None,
