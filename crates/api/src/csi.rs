@@ -21,6 +21,8 @@ pub struct CsiDriverSpec {
     /// Absent means yes.
     pub attach_required: Option<bool>,
     pub storage_capacity: Option<bool>,
+    /// Whether a pod may go only to nodes where the driver runs.
+    pub prevent_pod_scheduling_if_missing: Option<bool>,
 }
 
 impl Object for CsiDriver {
@@ -70,6 +72,8 @@ pub struct Attachment {
     /// The volume, unless it is one that stands in the pod itself.
     pub volume: Option<Box<str>>,
     pub attached: bool,
+    /// What the driver last answered to attaching or detaching, if it refused.
+    pub error: Option<Box<str>>,
 }
 
 impl Object for Attachment {
@@ -104,15 +108,30 @@ struct WireAttachmentSource {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct WireAttachmentStatus {
     attached: bool,
+    attach_error: Option<WireError>,
+    detach_error: Option<WireError>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireError {
+    message: Box<str>,
 }
 
 impl From<WireAttachment> for Attachment {
     fn from(wire: WireAttachment) -> Self {
         let WireAttachment { metadata, spec, status } = wire;
-        let volume = spec.source.persistent_volume_name;
-        Self { meta: metadata, attacher: spec.attacher, node: spec.node_name, volume, attached: status.attached }
+        let error = status.detach_error.or(status.attach_error);
+        Self {
+            meta: metadata,
+            attacher: spec.attacher,
+            node: spec.node_name,
+            volume: spec.source.persistent_volume_name,
+            attached: status.attached,
+            error: error.map(|error| error.message),
+        }
     }
 }

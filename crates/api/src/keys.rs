@@ -105,6 +105,11 @@ pub mod finalizer {
     pub const CLONING_PROTECTION: Finalizer = Finalizer("provisioner.storage.kubernetes.io/cloning-protection");
     pub const SNAPSHOT_SOURCE_PROTECTION: Finalizer =
         Finalizer("provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection");
+    /// A snapshot is being taken of the claim.
+    pub const CLAIM_AS_SOURCE_PROTECTION: Finalizer =
+        Finalizer("snapshot.storage.kubernetes.io/pvc-as-source-protection");
+    /// How the finalizers of attachers begin; the driver's name follows.
+    pub const EXTERNAL_ATTACHER_PREFIX: &str = "external-attacher/";
 }
 
 /// Labels.

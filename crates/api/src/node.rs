@@ -173,6 +173,10 @@ pub struct Pod {
     pub placement: Option<Box<Placement>>,
     /// Whether the node finished with it, or somebody forced it away (spec controllers 8.1).
     pub grace: Option<i64>,
+    /// Whether somebody wants to be asked before it is scheduled.
+    pub gated: bool,
+    /// Why a scheduler found no node for it, as the pod says.
+    pub unschedulable: Option<Box<str>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -297,6 +301,7 @@ struct WirePodSpec {
     node_selector: crate::object::Pairs,
     affinity: Option<WireAffinity>,
     tolerations: Box<[Toleration]>,
+    scheduling_gates: Vec<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
@@ -342,6 +347,23 @@ struct WireNodeAffinity {
 #[serde(default)]
 struct WirePodStatus {
     phase: Option<PodPhase>,
+    conditions: Vec<WirePodCondition>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WirePodCondition {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: Box<str>,
+    message: Option<Box<str>>,
+}
+
+impl WirePodStatus {
+    fn unschedulable(self) -> Option<Box<str>> {
+        let said = |condition: &WirePodCondition| &*condition.kind == "PodScheduled" && &*condition.status == "False";
+        self.conditions.into_iter().find(said).map(|condition| condition.message.unwrap_or_default())
+    }
 }
 
 impl WireVolume {
@@ -373,6 +395,8 @@ impl From<WirePod> for Pod {
             scheduler: spec.scheduler_name.unwrap_or_else(Word::empty),
             placement: (placement != Placement::default()).then(|| Box::new(placement)),
             grace: metadata.deletion_grace_period_seconds,
+            gated: !spec.scheduling_gates.is_empty(),
+            unschedulable: status.unschedulable(),
         }
     }
 }

@@ -56,6 +56,8 @@ impl Kind {
     pub const NODE: Kind = Kind::core("nodes", "Node", Scope::Cluster);
     /// `Namespace`.
     pub const NAMESPACE: Kind = Kind::core("namespaces", "Namespace", Scope::Cluster);
+    /// `ResourceQuota`.
+    pub const QUOTA: Kind = Kind::core("resourcequotas", "ResourceQuota", Scope::Namespaced);
     /// `Secret`.
     pub const SECRET: Kind = Kind::core("secrets", "Secret", Scope::Namespaced);
     /// `ConfigMap`.

@@ -15,6 +15,10 @@ pub struct Snapshot {
     pub content: Option<Box<str>>,
     pub ready: bool,
     pub restore_size: Option<Amount>,
+    /// The claim it is taken of, in its own namespace.
+    pub claim: Option<Box<str>>,
+    /// What the driver last answered, if it refused.
+    pub error: Option<Box<str>>,
 }
 
 impl Object for Snapshot {
@@ -29,7 +33,21 @@ impl Object for Snapshot {
 struct WireSnapshot {
     metadata: Meta,
     #[serde(default)]
+    spec: WireSnapshotSpec,
+    #[serde(default)]
     status: WireSnapshotStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireSnapshotSpec {
+    source: WireSnapshotSource,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSnapshotSource {
+    persistent_volume_claim_name: Option<Box<str>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -38,16 +56,25 @@ struct WireSnapshotStatus {
     bound_volume_snapshot_content_name: Option<Box<str>>,
     ready_to_use: bool,
     restore_size: Option<Amount>,
+    error: Option<WireError>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireError {
+    message: Option<Box<str>>,
 }
 
 impl From<WireSnapshot> for Snapshot {
     fn from(wire: WireSnapshot) -> Self {
-        let WireSnapshot { metadata, status } = wire;
+        let WireSnapshot { metadata, spec, status } = wire;
         Self {
             meta: metadata,
             content: status.bound_volume_snapshot_content_name,
             ready: status.ready_to_use,
             restore_size: status.restore_size,
+            claim: spec.source.persistent_volume_claim_name,
+            error: status.error.and_then(|error| error.message),
         }
     }
 }

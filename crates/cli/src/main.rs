@@ -1,12 +1,18 @@
 //! `orlop`: Kubernetes storage in one program.
 
 mod api;
+mod bench;
 mod controllers;
 mod csi;
 mod data;
+mod demo;
 mod driver;
+mod explain;
 mod process;
+mod scheduler;
 mod sidecar;
+mod stack;
+mod up;
 
 use std::process::ExitCode;
 
@@ -22,6 +28,8 @@ struct Orlop {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Demo(Box<demo::Args>),
+    Up(Box<up::Args>),
     Api(api::Args),
     Backup(data::BackupArgs),
     Restore(data::RestoreArgs),
@@ -31,11 +39,16 @@ enum Command {
     Csi(Box<csi::Args>),
     Sidecar(Box<sidecar::Args>),
     Controllers(Box<controllers::Args>),
+    Bench(bench::Args),
+    Scheduler(Box<scheduler::Args>),
+    Explain(explain::Args),
     FreezeGuard(driver::GuardArgs),
 }
 
 fn main() -> ExitCode {
     match Orlop::parse().command {
+        Command::Demo(args) => demo::run(*args),
+        Command::Up(args) => up::run(*args),
         Command::Api(args) => api::run(args),
         Command::Backup(args) => data::backup(&args),
         Command::Restore(args) => data::restore(&args),
@@ -45,6 +58,9 @@ fn main() -> ExitCode {
         Command::Csi(args) => csi::run(*args),
         Command::Sidecar(args) => sidecar::run(*args),
         Command::Controllers(args) => controllers::run(*args),
+        Command::Bench(args) => bench::run(args),
+        Command::Scheduler(args) => scheduler::run(*args),
+        Command::Explain(args) => explain::run(&args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Key, Meta, Object};
+use api::{Key, Kind, Meta, Object};
 use runtime::client::{Deleted, Error, Preconditions};
 use runtime::events::Recorder;
 use runtime::{Cache, Caches, Client, Clock, Entropy, Metrics, Patch};
@@ -72,13 +72,24 @@ impl Context {
     /// Changes an object and lets the cache know.
     pub async fn patch<T: Object>(&self, key: &Key, patch: &Patch) -> Result<Option<Arc<T>>, Error> {
         let object = self.client.patch::<T>(T::KIND, key, patch).await?;
-        Ok(self.cache::<T>().wrote(object))
+        Ok(self.answered(object))
     }
 
     /// Changes an object's status and lets the cache know.
     pub async fn patch_status<T: Object>(&self, key: &Key, patch: &Patch) -> Result<Option<Arc<T>>, Error> {
         let object = self.client.patch_status::<T>(T::KIND, key, patch).await?;
-        Ok(self.cache::<T>().wrote(object))
+        Ok(self.answered(object))
+    }
+
+    /// Takes the answer to a write. Whoever takes off the last finalizer of an object that is going ends it, and the answer
+    /// is its last state; only a pod has time left after that.
+    fn answered<T: Object>(&self, object: T) -> Option<Arc<T>> {
+        let meta = object.meta();
+        if meta.is_deleting() && meta.finalizers.is_empty() && T::KIND != Kind::POD {
+            self.gone::<T>(meta);
+            return None;
+        }
+        self.cache::<T>().wrote(object)
     }
 
     /// Stores a new object and lets the cache know.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`bind`] | claims and volumes find each other, and part; reclaim by plugins of this process |
 //! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
+//! | [`schedule`] | pods get the node that their volumes can be reached from |
 //! | [`capacity`] | the scheduler is told how much room a driver has, and where |
 //! | [`protect`] | what is in use does not go away |
 //! | [`ephemeral`] | claims that are made for a pod |
@@ -24,6 +25,7 @@ mod index;
 mod notices;
 pub mod protect;
 pub mod provision;
+pub mod schedule;
 
 pub use context::{Context, Live};
 pub use notices::Notices;

@@ -32,6 +32,18 @@ pub enum Standing {
     Stuck,
 }
 
+impl Standing {
+    /// The word for it in texts and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::Moving => "moving",
+            Self::Waiting => "waiting",
+            Self::Stuck => "stuck",
+        }
+    }
+}
+
 /// An event on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {

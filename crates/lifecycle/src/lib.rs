@@ -7,10 +7,12 @@ pub mod bind;
 pub mod capacity;
 pub mod decision;
 pub mod ephemeral;
+pub mod explain;
 pub mod migration;
 pub mod outcome;
 pub mod protect;
 pub mod provision;
 pub mod release;
+pub mod schedule;
 
 pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};

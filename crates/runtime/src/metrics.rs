@@ -84,6 +84,31 @@ pub struct Class {
     pub class: String,
 }
 
+/// An attempt to find a node for a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Attempt {
+    /// `scheduled`, `unschedulable` or `error`.
+    pub result: &'static str,
+    /// The scheduler's name.
+    pub profile: String,
+}
+
+/// A step of scheduling volumes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Stage {
+    /// `predicate`, `assume` or `bind`.
+    pub operation: &'static str,
+}
+
+/// `scheduler_*`.
+#[derive(Debug, Clone)]
+pub struct SchedulerMetrics {
+    /// `scheduler_schedule_attempts_total`.
+    pub attempts: Family<Attempt, Counter>,
+    /// `scheduler_volume_scheduling_stage_error_total`.
+    pub stage_errors: Family<Stage, Counter>,
+}
+
 /// A call to a driver. `migrated` appears only for drivers that replaced an in-tree plugin, so this is a list.
 pub type CallLabels = Vec<(&'static str, String)>;
 
@@ -165,6 +190,8 @@ pub struct Families {
     pub volume_operation_errors: Family<VolumeOperation, Counter>,
     /// `controller_persistentvolume*`.
     pub provision: ProvisionMetrics,
+    /// `scheduler_*`.
+    pub scheduler: SchedulerMetrics,
     /// `csistoragecapacities_*`.
     pub capacities: CapacityMetrics,
     /// `ephemeral_volume_controller_*`.
@@ -255,6 +282,21 @@ impl Registrar {
         }
     }
 
+    fn scheduler(&mut self) -> SchedulerMetrics {
+        SchedulerMetrics {
+            attempts: self.add(
+                "scheduler_schedule_attempts",
+                "Attempts to find a node for a pod, by what came of them",
+                Family::default(),
+            ),
+            stage_errors: self.add(
+                "scheduler_volume_scheduling_stage_error",
+                "Pods whose volumes could not be brought to a node, by step",
+                Family::default(),
+            ),
+        }
+    }
+
     fn capacities(&mut self) -> CapacityMetrics {
         let name = "csistoragecapacities";
         CapacityMetrics {
@@ -289,6 +331,7 @@ impl Registrar {
             ),
             volume_operation_errors: self.add("volume_operation_errors", "Failed operations", Family::default()),
             provision: self.provision(),
+            scheduler: self.scheduler(),
             capacities: self.capacities(),
             ephemeral: self.ephemeral(),
             requests: self.add("orlop_api_requests", "Requests to the API server", Family::default()),

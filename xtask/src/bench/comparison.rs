@@ -50,7 +50,7 @@ impl<N> Comparison<'_, N> {
         let (mine, other) = ((row.value)(self.ours)?, (row.value)(self.theirs?)?);
         Some(match row.unit {
             Unit::PerSecond => mine / other,
-            Unit::Milliseconds | Unit::Microseconds | Unit::Megabytes => other / mine,
+            Unit::Milliseconds | Unit::Microseconds | Unit::Megabytes | Unit::Each => other / mine,
         })
     }
 }

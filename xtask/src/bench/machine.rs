@@ -15,6 +15,8 @@ pub(super) fn describe(orlop: &Path, peers: &[(&str, String)]) -> String {
     row("memory", field("/proc/meminfo", "MemTotal"));
     row("kernel", rustix::system::uname().release().to_string_lossy().into_owned());
     row("disk", said("stat", &["-f", "-c", "%T", &crate::target().display().to_string()]));
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    row("load", load.split_whitespace().take(3).collect::<Vec<_>>().join(" "));
     row("date", said("date", &["-u", "+%Y-%m-%d"]));
     row("orlop", said(&orlop.display().to_string(), &["--version"]));
     row("rustc", said("rustc", &["--version"]));

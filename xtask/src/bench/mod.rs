@@ -4,6 +4,7 @@
 
 mod api;
 mod calls;
+mod claims;
 mod comparison;
 mod driver;
 mod machine;
@@ -27,10 +28,14 @@ enum What {
     Driver(driver::Args),
     /// `orlop api`: creates, lists, watches, memory, start; beside kube-apiserver with etcd if possible.
     Api(api::Args),
+    /// `orlop controllers` and `orlop sidecar`: claims bound and deleted, memory, writes; beside kube-controller-manager and
+    /// csi-provisioner if they are given.
+    Claims(claims::Args),
 }
 
 pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
-    if cfg!(debug_assertions) {
+    // The clients of the bench of claims are programs of their own.
+    if cfg!(debug_assertions) && !matches!(what, What::Claims(_)) {
         // Nothing was started yet, so replacing this process loses nothing.
         let mut release = Command::new("cargo");
         release.args(["run", "--quiet", "--release", "--package", "xtask", "--"]).args(std::env::args_os().skip(1));
@@ -39,5 +44,6 @@ pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
     match what {
         What::Driver(args) => driver::run(args).await,
         What::Api(args) => api::run(args).await,
+        What::Claims(args) => claims::run(args).await,
     }
 }

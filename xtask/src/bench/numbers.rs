@@ -31,6 +31,8 @@ pub(super) enum Unit {
     Microseconds,
     PerSecond,
     Megabytes,
+    /// A plain number of which less is better, such as requests per claim.
+    Each,
 }
 
 impl Unit {
@@ -40,6 +42,7 @@ impl Unit {
             Self::Microseconds => format!("{value:.0} us"),
             Self::PerSecond => format!("{value:.0}/s"),
             Self::Megabytes => format!("{value:.1} MB"),
+            Self::Each => format!("{value:.2}"),
         }
     }
 }

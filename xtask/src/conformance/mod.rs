@@ -1,12 +1,13 @@
 //! `cargo xtask conformance`: the outside world's opinion of what we built.
 //!
 //! The suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
-//! grpc-go client that sends a socket path as `:authority`), `api` (the API server's checklist and kubectl) and
-//! `differential` (kube-apiserver on the same requests). None needs anything installed before but Go, which fetches its
-//! modules itself.
+//! grpc-go client that sends a socket path as `:authority`), `api` (the API server's checklist and kubectl), `differential`
+//! (kube-apiserver on the same requests) and `claims` (from claim to volume beside Kubernetes' own programs). None needs
+//! anything installed before but Go, which fetches its modules itself.
 
 mod api;
 mod authority;
+mod claims;
 mod descriptors;
 mod differential;
 mod driver;
@@ -49,6 +50,8 @@ enum Suite {
     Peers,
     /// Send the same requests to `orlop api` and to kube-apiserver and compare the answers.
     Differential(differential::Args),
+    /// Take claims to volumes on a real kube-apiserver, beside kube-controller-manager, kube-scheduler and a Go driver.
+    Claims(claims::Args),
 }
 
 pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Result<()> {
@@ -69,6 +72,7 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
         Some(Suite::Authority) => authority(&mut report).await,
         Some(Suite::Api) => api(&mut report).await,
         Some(Suite::Differential(args)) => differential(&go, &args, &mut report).await,
+        Some(Suite::Claims(args)) => claims::run(&go, &args, &mut report).await?,
         Some(Suite::Kubectl) => kubectl(&go, &mut report).await,
         Some(Suite::Peers) => report.section("peers", || kubectl::peers(&go)),
         None => {
@@ -78,6 +82,7 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
             api(&mut report).await;
             kubectl(&go, &mut report).await;
             differential(&go, &differential::Args::default(), &mut report).await;
+            claims::run(&go, &claims::Args::default(), &mut report).await?;
         }
     }
     report.close("conformance")

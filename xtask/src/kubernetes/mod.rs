@@ -4,6 +4,7 @@
 //! 1. Whatever is started is a child of this process and ends with its guard.
 //! 2. `orlop api` and kube-apiserver are both an [`Endpoint`]: what is asked of the one can be asked of the other.
 
+mod beside;
 mod client;
 mod control_plane;
 mod embedded;
@@ -11,6 +12,7 @@ mod endpoint;
 mod process;
 mod programs;
 
+pub(crate) use beside::Beside;
 pub(crate) use client::{Answer, Client, Question, Stream};
 pub(crate) use control_plane::{ControlPlane, Durability, Options};
 pub(crate) use embedded::Embedded;

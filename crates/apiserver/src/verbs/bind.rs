@@ -88,7 +88,17 @@ impl Core {
             return Err(ApiError::unclassified(words).into());
         }
         let now = write.now.to_string();
-        self.rewrite(write, name, &|pod| bound(pod, name, &node, &now)).await.map(drop)
+        let wanted = read::text(&binding, "/metadata/uid");
+        let change = |pod: &Value| {
+            let stored = read::text(pod, "/metadata/uid");
+            if !wanted.is_empty() && wanted != stored {
+                let key = format!("/registry/pods/{}/{name}", read::text(pod, "/metadata/namespace"));
+                let uids = Mismatch { wanted, stored };
+                return Err(ApiError::wrong_uid(write.resource.named(), name, &key, uids).into());
+            }
+            bound(pod, name, &node, &now)
+        };
+        self.rewrite(write, name, &change).await.map(drop)
     }
 
     /// Deletes a pod the polite way.

@@ -1,11 +1,12 @@
 //! `orlop controllers`: the volume controllers of kube-controller-manager, alone.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use control::Context;
-use control::bind::{self, Binder};
+use control::bind::{self, Binder, plugins};
 use control::ephemeral::{self, Ephemeral};
 use control::protect::{self, Protector};
 use runtime::Stop;
@@ -14,7 +15,7 @@ use runtime::args::{KubeArgs, LeaderArgs, ServeArgs, parse_duration};
 use crate::process::{self, Lead, LogArgs, Process};
 
 /// The lease that replicas compete for.
-const LOCK: &str = "orlop-controllers";
+pub(crate) const LOCK: &str = "orlop-controllers";
 
 /// Runs the controllers that join claims and volumes, protect what is in use, and make claims for pods.
 #[derive(Debug, clap::Args)]
@@ -47,6 +48,28 @@ pub(crate) struct WorkArgs {
     /// How often every claim and volume is looked at again, in case something was missed.
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = parse_duration)]
     pvclaimbinder_sync_period: Duration,
+    /// Make directories of this machine for classes of the in-tree hostPath plugin; for development on one node.
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Plugins")]
+    enable_hostpath_provisioner: bool,
+    /// File with the pod that empties hostPath volumes.
+    #[arg(long, value_name = "FILE", help_heading = "Plugins")]
+    pv_recycler_pod_template_filepath_hostpath: Option<PathBuf>,
+    /// File with the pod that empties NFS volumes.
+    #[arg(long, value_name = "FILE", help_heading = "Plugins")]
+    pv_recycler_pod_template_filepath_nfs: Option<PathBuf>,
+    /// Least time to empty a hostPath volume, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Plugins")]
+    pv_recycler_minimum_timeout_hostpath: u64,
+    /// Time to empty a hostPath volume per GiB, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Plugins")]
+    pv_recycler_timeout_increment_hostpath: u64,
+    /// Least time to empty an NFS volume, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, help_heading = "Plugins")]
+    pv_recycler_minimum_timeout_nfs: u64,
+    /// Time to empty an NFS volume per GiB, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Plugins")]
+    pv_recycler_increment_timeout_nfs: u64,
     /// Claims and volumes that are worked on at once.
     #[arg(long, value_name = "N", default_value_t = 64)]
     concurrent_binder_syncs: usize,
@@ -109,6 +132,7 @@ impl Controllers {
             workers: args.concurrent_binder_syncs,
             dynamic: args.enable_dynamic_provisioning,
             resync: args.pvclaimbinder_sync_period,
+            plugins: args.plugins()?,
             ..bind::Options::default()
         };
         let ephemeral = ephemeral::Options { workers: args.concurrent_ephemeralvolume_syncs };
@@ -140,7 +164,39 @@ impl Controllers {
     }
 }
 
+/// A pod from a file, in YAML or JSON.
+fn read_template(file: &Path) -> anyhow::Result<plugins::Template> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let pod = serde_saphyr::from_str(&text).with_context(|| format!("{} is not YAML", file.display()))?;
+    plugins::Template::new(pod).with_context(|| file.display().to_string())
+}
+
 impl WorkArgs {
+    fn plugins(&self) -> anyhow::Result<plugins::Options> {
+        let host_path = match self.enable_hostpath_provisioner {
+            true => plugins::Provisioning::on(),
+            false => plugins::Provisioning::Off,
+        };
+        let recycling = |file: &Option<PathBuf>, minimum: u64, per_gib: u64| -> anyhow::Result<plugins::Recycling> {
+            let template = file.as_deref().map(read_template).transpose()?.unwrap_or_default();
+            let (minimum, per_gib) = (Duration::from_secs(minimum), Duration::from_secs(per_gib));
+            Ok(plugins::Recycling { patience: plugins::Patience { minimum, per_gib }, template })
+        };
+        Ok(plugins::Options {
+            host_path,
+            host_path_recycling: recycling(
+                &self.pv_recycler_pod_template_filepath_hostpath,
+                self.pv_recycler_minimum_timeout_hostpath,
+                self.pv_recycler_timeout_increment_hostpath,
+            )?,
+            nfs_recycling: recycling(
+                &self.pv_recycler_pod_template_filepath_nfs,
+                self.pv_recycler_minimum_timeout_nfs,
+                self.pv_recycler_increment_timeout_nfs,
+            )?,
+        })
+    }
+
     /// As kube-controller-manager reads it: a name wins over the star.
     fn wants(&self, names: [&str; 2]) -> bool {
         let given = |name: &str| self.controllers.iter().any(|given| given == name);

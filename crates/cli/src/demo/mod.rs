@@ -6,7 +6,6 @@
 use std::fmt::Display;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -93,14 +92,14 @@ impl Teller {
 }
 
 async fn show(args: &Args, place: &Place, teller: &Teller) -> anyhow::Result<()> {
-    let mut stack = Stack::start(place).await?;
+    let (stack, mut parts) = Stack::start(place).await?;
     teller.tell(format!("API server on https://{}, driver {:?} and controllers are up", stack.address, stack.driver));
     let told = tokio::select! {
         biased;
         told = tell_a_life(args, place, &stack, teller) => told,
-        error = stack.failed() => Err(error),
+        error = parts.failed() => Err(error),
     };
-    let ended = stack.end().await;
+    let ended = parts.end().await;
     told?;
     ended?;
     teller.tell("everything is stopped; its directory goes with it");
@@ -126,19 +125,17 @@ async fn tell_a_life(args: &Args, place: &Place, stack: &Stack, teller: &Teller)
     let key = Key::namespaced("default", CLAIM);
     let volume = stages.until("the claim is bound", |seen| seen.bound.clone()).await?;
 
-    let files = files_of(place, &volume);
-    for file in &files {
-        teller.tell(format!("it is made of {file}"));
-    }
-    if files.is_empty() {
-        bail!("the volume {} has no file in {}", volume.name(), place.pool().display());
+    match substance(place, &volume) {
+        Some(substance) => teller.tell(format!("it is made of {substance}")),
+        None => bail!("the volume {} has nothing in {}", volume.name(), place.pool().display()),
     }
     client.delete::<Claim>(&key, &Preconditions::default()).await.context("deleting the claim")?;
     stages.until("the volume is gone", |seen| seen.gone.then_some(())).await?;
-    match files_of(place, &volume).first() {
-        None => Ok(teller.tell("and no file of it is left")),
-        Some(file) => bail!("the claim and its volume are gone, and {file} is left"),
+    match substance(place, &volume) {
+        None => teller.tell("nothing of it is left"),
+        Some(substance) => bail!("the claim and its volume are gone, and {substance} is left"),
     }
+    Ok(())
 }
 
 /// What was seen so far.
@@ -204,27 +201,19 @@ impl Stages {
     }
 }
 
-/// The files of the pool that a volume is made of, with their sizes.
-fn files_of(place: &Place, volume: &Volume) -> Vec<String> {
-    let Source::Csi { handle, .. } = &volume.source else { return Vec::new() };
-    let mut found = Vec::new();
-    let mut open: Vec<PathBuf> = vec![place.pool()];
-    while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let Ok(meta) = entry.metadata() else { continue };
-            if meta.is_dir() {
-                open.push(path);
-            } else if path.to_string_lossy().contains(&**handle) && path.ends_with("data") {
-                found.push(describe(&path, &meta));
-            }
-        }
-    }
-    found
-}
-
-fn describe(path: &Path, meta: &fs::Metadata) -> String {
+/// What a volume is made of: an image file with root's rights, a directory without.
+fn substance(place: &Place, volume: &Volume) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    format!("{} ({:.0} MiB, {:.1} MiB on disk)", path.display(), mib(meta.len()), mib(meta.blocks() * 512))
+    let Source::Csi { handle, .. } = &volume.source else { return None };
+    let object = place.pool().join("volumes").join(&**handle);
+    let mib = |bytes: u64| bytes >> 20;
+    let (image, directory) = (object.join("image"), object.join("data"));
+    match (fs::metadata(&image), fs::metadata(&directory)) {
+        (Ok(meta), _) => {
+            let (size, used) = (mib(meta.len()), mib(meta.blocks() * 512));
+            Some(format!("the image file {} of {size} MiB, {used} MiB of them on disk", image.display()))
+        }
+        (Err(_), Ok(_)) => Some(format!("the directory {} (image files need root)", directory.display())),
+        (Err(_), Err(_)) => None,
+    }
 }

@@ -150,14 +150,9 @@ pub(crate) struct Flags {
 impl Flags {
     /// With every other flag at its default.
     pub(crate) fn settle(self) -> anyhow::Result<Settings> {
-        #[derive(clap::Parser)]
-        struct Defaults {
-            #[command(flatten)]
-            args: Args,
-        }
         let pool = self.pool.display().to_string();
-        let flags = ["orlop", "--endpoint", &self.endpoint, "--node-id", &self.node_id, "--pool", &pool];
-        let Defaults { args } = clap::Parser::try_parse_from(flags).context("the flags of the driver")?;
+        let flags = ["--endpoint", &self.endpoint, "--node-id", &self.node_id, "--pool", &pool];
+        let args: Args = crate::process::flags(&flags)?;
         args.settle()
     }
 }

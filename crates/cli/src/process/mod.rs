@@ -197,6 +197,13 @@ async fn serve_health(
     Ok(Some(tokio::spawn(async move { server.run(&until).await })))
 }
 
+/// The flags of a command as if only these were given: a part of a process then behaves as the command of its name does.
+pub(crate) fn flags<A: clap::Args>(given: &[&str]) -> anyhow::Result<A> {
+    let command = A::augment_args(clap::Command::new("orlop").no_binary_name(true));
+    let matches = command.try_get_matches_from(given).context("the flags of a part")?;
+    A::from_arg_matches(&matches).context("the flags of a part")
+}
+
 /// For a process that answers no metrics of its own.
 pub(crate) fn no_endpoint() -> ServeArgs {
     ServeArgs { http_endpoint: String::new(), metrics_address: String::new(), metrics_path: String::new() }

@@ -7,9 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use apiserver::Api;
 use apiserver::auth::User;
-use clap::Parser as _;
 use control::Context;
 use control::provision::csi::Sidecar;
 use driver_sdk::csi::Endpoint;
@@ -43,48 +41,62 @@ impl Place {
     }
 }
 
-/// A stack that runs.
+/// What a stack that runs is known by.
 #[derive(Debug)]
 pub(crate) struct Stack {
     pub(crate) context: Context,
-    pub(crate) api: Api,
     pub(crate) address: SocketAddr,
     /// What the driver calls itself.
     pub(crate) driver: String,
-    stop: Stopper,
-    /// The parts in the order in which they end.
-    parts: Vec<(&'static str, JoinHandle<anyhow::Result<()>>)>,
 }
 
-/// The flags of the parts at their defaults, so that a part here behaves as the command of its name does.
-#[derive(Debug, clap::Parser)]
-struct Defaults {
-    #[command(flatten)]
-    sidecar: sidecar::Args,
-    #[command(flatten)]
-    controllers: controllers::WorkArgs,
+/// The parts of a stack that runs. Dropping this does not end them.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// In the order in which they end: who uses another ends before it.
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    name: &'static str,
+    stop: Stopper,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Part {
+    fn start<W, F>(name: &'static str, work: W) -> Self
+    where
+        W: FnOnce(Stop) -> F,
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let (stop, stopped) = Stopper::new();
+        Self { name, stop, running: tokio::spawn(work(stopped)) }
+    }
 }
 
 impl Stack {
     /// Starts all parts; when this returns, a claim can be made.
-    pub(crate) async fn start(place: &Place) -> anyhow::Result<Self> {
-        let (stop, stopped) = Stopper::new();
+    pub(crate) async fn start(place: &Place) -> anyhow::Result<(Self, Parts)> {
         let server = api::Server::open(&place.data, place.listen, Some(&place.kubeconfig())).await?;
         let (api, address) = (server.api.clone(), server.address);
-        let serving = part(&stopped, |stop| async move { server.serve(None, async move { stop.stopped().await }).await });
-        let driving = start_driver(place, &stopped).await?;
+        let serving = Part::start("the API server", |stop| async move {
+            server.serve(None, async move { stop.stopped().await }).await
+        });
+        let driving = start_driver(place).await?;
 
         let inner = kube::Client::new(api.service().as_user(User::loopback()), "default");
         let process = Process::new(inner, runtime::client::Options::default(), "orlop");
         let context = process.context.clone();
-        let (name, working) = work(process, &place.socket(), &stopped).await?;
-        let parts = vec![("the controllers", working), ("the driver", driving), ("the API server", serving)];
-        Ok(Self { context, api, address, driver: name, stop, parts })
+        let (driver, working) = work(process, &place.socket()).await?;
+        Ok((Self { context, address, driver }, Parts { parts: vec![working, driving, serving] }))
     }
+}
 
+impl Parts {
     /// Ends when any part does, which none does by itself.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
-        let waits = self.parts.iter_mut().map(|(name, part)| Box::pin(async move { (*name, part.await) }));
+        let waits = self.parts.iter_mut().map(|part| Box::pin(async move { (part.name, (&mut part.running).await) }));
         let ((name, ended), index, _) = futures_util::future::select_all(waits).await;
         drop(self.parts.remove(index));
         match ended {
@@ -96,42 +108,31 @@ impl Stack {
 
     /// Ends all parts in an orderly way.
     pub(crate) async fn end(self) -> anyhow::Result<()> {
-        self.stop.stop();
-        for (name, part) in self.parts {
-            part.await.context(name)?.context(name)?;
+        for Part { name, stop, running } in self.parts {
+            stop.stop();
+            running.await.context(name)?.context(name)?;
         }
         Ok(())
     }
 }
 
-fn part<W, F>(stop: &Stop, work: W) -> JoinHandle<anyhow::Result<()>>
-where
-    W: FnOnce(Stop) -> F,
-    F: Future<Output = anyhow::Result<()>> + Send + 'static,
-{
-    tokio::spawn(work(stop.clone()))
-}
-
 /// The local driver on a socket of its own.
-async fn start_driver(place: &Place, stop: &Stop) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
+async fn start_driver(place: &Place) -> anyhow::Result<Part> {
     let flags = driver::Flags {
         endpoint: format!("unix://{}", place.socket().display()),
         node_id: process::identity(),
         pool: place.pool(),
     };
     let server = driver::Server::open(flags.settle()?).await?;
-    Ok(part(stop, |stop| async move { server.serve(async move { stop.stopped().await }).await }))
+    Ok(Part::start("the driver", |stop| async move { server.serve(async move { stop.stopped().await }).await }))
 }
 
 /// The controllers and the provisioner beside the driver; gives the driver's name.
-async fn work(
-    process: Process,
-    socket: &Path,
-    stop: &Stop,
-) -> anyhow::Result<(String, JoinHandle<anyhow::Result<()>>)> {
+async fn work(process: Process, socket: &Path) -> anyhow::Result<(String, Part)> {
     // Without nodes there is nothing to gather places from: the driver says where a volume is.
-    let flags = ["orlop", "--immediate-topology=false"];
-    let Defaults { sidecar, controllers } = Defaults::try_parse_from(flags).context("the defaults of the parts")?;
+    let flags = ["--immediate-topology=false", "--leader-election-namespace=kube-system"];
+    let args: sidecar::Args = process::flags(&flags)?;
+    let controllers: controllers::WorkArgs = process::flags(&[])?;
     let endpoint: Endpoint = format!("unix://{}", socket.display()).parse().context("the driver's socket")?;
     let driver = Driver::new(endpoint, csi::Options::default(), &process.context.metrics);
     let (lost, connection) = Stopper::new();
@@ -140,10 +141,10 @@ async fn work(
         async move { driver.run(&connection).await }
     });
     let facts = driver.ready().await;
-    let sidecar = Sidecar::new(&process.context, &driver, &facts, sidecar.for_stack(&process.context, &facts)?);
+    let sidecar = Sidecar::new(&process.context, &driver, &facts, sidecar::options(&args, &process.context, &facts)?);
     let controllers = Controllers::new(&process.context, &controllers)?;
     let name = facts.name.clone();
-    let working = part(stop, |stop| async move {
+    let working = Part::start("the controllers", |stop| async move {
         let serve = process::no_endpoint();
         let both = |stop: Stop| {
             let (sidecar, controllers) = (&sidecar, &controllers);

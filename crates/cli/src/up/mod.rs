@@ -52,17 +52,17 @@ async fn start(args: Args) -> anyhow::Result<()> {
     // Sockets and state are told by their full names, also in messages.
     let data = args.data.canonicalize().with_context(|| format!("--data {}", args.data.display()))?;
     let place = Place { data, listen: args.listen };
-    let mut stack = Stack::start(&place).await?;
+    let (stack, mut parts) = Stack::start(&place).await?;
     make_class(&stack, &args.class).await?;
     tracing::info!(address = %stack.address, kubeconfig = %place.kubeconfig().display(), driver = stack.driver, "ready");
     let (stopper, stopped) = Stopper::new();
     tokio::select! {
         biased;
         () = stopped.stopped() => {}
-        error = stack.failed() => return Err(error),
+        error = parts.failed() => return Err(error),
         signals = stop::on_signals(stopper) => signals.context("listening for signals")?,
     }
-    stack.end().await?;
+    parts.end().await?;
     tracing::info!("stopped");
     Ok(())
 }

@@ -10,6 +10,7 @@ use lifecycle::{Lookup, Reason as _, migration};
 use runtime::Verdict;
 use runtime::client::Error;
 
+use super::reclaim::{self, Trouble};
 use super::{Inner, MOST_ROUNDS, patches, wake};
 use crate::context::Live;
 use crate::handoff::Asked;
@@ -45,6 +46,13 @@ async fn rounds(inner: &Inner, key: &Key, tried: &mut Vec<Word>) -> Result<Verdi
         };
         if let Action::ReadVolume { name } = action {
             live = Some(inner.context.read::<Volume>(&Key::cluster(name)).await?);
+        } else if let (Action::Provision { .. }, ClassAt::Found(class, _)) = (action, &observed.class) {
+            match reclaim::provision(inner, &claim, class).await {
+                Ok(()) => {}
+                Err(Trouble::Api(error)) => inner.context.reconsider::<Claim>(key, error).await?,
+                Err(Trouble::Plugin(why)) => return Ok(Verdict::Failed(why)),
+                Err(Trouble::NotNow) => return Ok(Verdict::Done),
+            }
         } else if let Err(error) = act(inner, &claim, action, &observed).await {
             inner.metrics.failed(&claim);
             reconsider(inner, &claim, action, error).await?;
@@ -157,15 +165,12 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// Who made the claim's volume without having been asked by annotation.
-    fn maker(&self, claim: &Claim) -> Option<Word> {
-        match &self.class {
-            ClassAt::Found(class, Supply::Beside) if claim.provisioner().is_none() => {
-                let name = migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner);
-                self.inner.context.handoff.is_asked(name, claim.uid()).then(|| Word::new(name))
-            }
-            _ => None,
-        }
+    /// Who made the claim's volume without having been asked by annotation: somebody of this process.
+    fn maker(&self, claim: &Claim, volume: &str) -> Option<Word> {
+        let ClassAt::Found(_, Supply::Beside | Supply::Plugin) = &self.class else { return None };
+        let volume = self.inner.volumes.get(&Key::cluster(volume))?;
+        let maker = volume.provisioned_by().filter(|_| claim.provisioner().is_none())?;
+        Some(Word::new(migration::driver_of(maker).unwrap_or(maker)))
     }
 }
 
@@ -208,7 +213,7 @@ async fn act(inner: &Inner, claim: &Claim, action: &Action, observed: &Observed<
             context.patch_status::<Volume>(&Key::cluster(&volume.name), &patch).await?;
         }
         Action::Point { volume, chosen } => {
-            let patch = patches::point(claim, volume, *chosen, observed.maker(claim).as_ref());
+            let patch = patches::point(claim, volume, *chosen, observed.maker(claim, volume).as_ref());
             context.patch::<Claim>(key, &patch).await?;
         }
         Action::SetStatus(status) => {

@@ -10,7 +10,9 @@
 
 mod claim;
 mod metrics;
-mod patches;
+pub(crate) mod patches;
+pub mod plugins;
+mod reclaim;
 mod volume;
 mod wake;
 
@@ -21,7 +23,7 @@ use api::{Claim, Class, Key, Pod, Volume};
 use futures_util::future::join3;
 use lifecycle::bind::claim::Supply;
 use lifecycle::bind::shelf::Shelf;
-use lifecycle::migration;
+use lifecycle::{migration, release};
 use runtime::cache::Lookup;
 use runtime::queue::{self, Backoff};
 use runtime::{Cache, Index, Queue, Stop};
@@ -29,6 +31,7 @@ use runtime::{Cache, Index, Queue, Stop};
 use crate::context::Context;
 use crate::notices::Notices;
 use metrics::BinderMetrics;
+use plugins::Plugins;
 use wake::Wakes;
 
 /// Upstream's name for the events of this controller.
@@ -47,12 +50,20 @@ pub struct Options {
     /// How often everything is looked at again, in case a wake-up was missed.
     pub resync: Duration,
     pub backoff: Backoff,
+    /// What the plugins of this process are told.
+    pub plugins: plugins::Options,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let backoff = Backoff { start: Duration::from_millis(500), max: Duration::from_secs(122) };
-        Self { workers: 64, dynamic: true, resync: Duration::from_secs(15 * 60), backoff }
+        Self {
+            workers: 64,
+            dynamic: true,
+            resync: Duration::from_secs(15 * 60),
+            backoff,
+            plugins: plugins::Options::default(),
+        }
     }
 }
 
@@ -75,6 +86,9 @@ struct Inner {
     volume_queue: Queue<Key>,
     shelf: Mutex<Shelf>,
     wakes: Wakes,
+    plugins: Plugins,
+    /// What decisions about reclaiming know of the plugins.
+    known: Vec<release::volume::Plugin<'static>>,
     notices: Notices,
     metrics: BinderMetrics,
 }
@@ -94,7 +108,10 @@ impl Binder {
     pub fn new(context: &Context, options: Options) -> Self {
         let claims = context.cache::<Claim>();
         let volumes = context.cache::<Volume>();
+        let plugins = Plugins::new(context, options.plugins.clone());
         let inner = Inner {
+            known: plugins.known(),
+            plugins,
             classes: context.cache::<Class>(),
             pods: context.cache::<Pod>().index(PODS_BY_CLAIM),
             claim_queue: Queue::new("claims", options.backoff, &context.metrics, &context.entropy),
@@ -164,6 +181,8 @@ impl Inner {
         let name = migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner);
         if !self.options.dynamic {
             Supply::SwitchedOff
+        } else if self.plugins.named(name).is_some_and(|plugin| plugin.capabilities().provisions) {
+            Supply::Plugin
         } else if self.context.handoff.serves(name) {
             Supply::Beside
         } else if name.starts_with(api::keys::provisioner::IN_TREE_PREFIX) {

@@ -25,7 +25,7 @@ fn of(meta: &Meta) -> Value {
 }
 
 /// W1: the volume points at the claim.
-pub(super) fn reserve(claim: &Claim, target: &Target, chosen: bool) -> Patch {
+pub(crate) fn reserve(claim: &Claim, target: &Target, chosen: bool) -> Patch {
     let mut patch = expecting(target.revision, "");
     patch["spec"] = json!({"claimRef": {
         "apiVersion": Kind::CLAIM.api_version(),
@@ -145,5 +145,12 @@ pub(super) fn erase(target: &Target) -> Patch {
 pub(super) fn clear_uid(target: &Target) -> Patch {
     let mut patch = expecting(target.revision, "");
     patch["spec"] = json!({"claimRef": {"uid": null, "resourceVersion": null}});
+    Patch::Merge(patch)
+}
+
+/// A claim whose node was not a good choice.
+pub(super) fn unselect(claim: &Claim) -> Patch {
+    let mut patch = of(&claim.meta);
+    patch["metadata"]["annotations"] = json!({annotation::SELECTED_NODE.0: null});
     Patch::Merge(patch)
 }

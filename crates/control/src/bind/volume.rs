@@ -10,6 +10,7 @@ use lifecycle::release::volume::{self, Action, Because, ClaimSeen, Seen};
 use runtime::Verdict;
 use runtime::client::Error;
 
+use super::reclaim::{self, Trouble};
 use super::{Inner, MOST_ROUNDS, patches};
 use crate::context::Live;
 
@@ -26,7 +27,7 @@ async fn rounds(inner: &Inner, key: &Key) -> Result<Verdict, Error> {
     for _ in 0..MOST_ROUNDS {
         let Some(volume) = inner.volumes.get(key) else { return Ok(Verdict::Done) };
         let cached = volume.claim.as_ref().and_then(|reference| inner.claims.get(&reference.key));
-        let verdict = decide(&volume, cached.as_ref(), live.as_ref());
+        let verdict = decide(inner, &volume, cached.as_ref(), live.as_ref());
         tell(inner, &volume, cached.as_deref(), &verdict);
         let Some(action) = verdict.actions.first() else { return Ok(Verdict::Done) };
         match action {
@@ -34,6 +35,21 @@ async fn rounds(inner: &Inner, key: &Key) -> Result<Verdict, Error> {
             Action::WakeClaim { key } => {
                 inner.claim_queue.add(key.clone());
                 return Ok(Verdict::Done);
+            }
+            Action::Delete { .. } | Action::Recycle { .. } => {
+                live = None;
+                let ended = match action {
+                    Action::Delete { .. } => reclaim::delete(inner, &volume).await,
+                    _ => reclaim::recycle(inner, &volume).await,
+                };
+                match (ended, action) {
+                    // There is nothing left to decide about: the object goes when nobody holds it any more.
+                    (Ok(()), Action::Delete { .. }) => return Ok(Verdict::Done),
+                    (Ok(()), _) => {}
+                    (Err(Trouble::Api(error)), _) => inner.context.reconsider::<Volume>(key, error).await?,
+                    (Err(Trouble::Plugin(why)), _) => return Ok(Verdict::Failed(why)),
+                    (Err(Trouble::NotNow), _) => return Ok(Verdict::Done),
+                }
             }
             write => {
                 // What the server said about the claim was said before this write: the next decision asks again.
@@ -47,7 +63,7 @@ async fn rounds(inner: &Inner, key: &Key) -> Result<Verdict, Error> {
     Ok(Verdict::Again(Duration::ZERO))
 }
 
-fn decide(volume: &Volume, cached: Option<&Arc<Claim>>, live: Option<&Live<Claim>>) -> volume::Verdict {
+fn decide(inner: &Inner, volume: &Volume, cached: Option<&Arc<Claim>>, live: Option<&Live<Claim>>) -> volume::Verdict {
     let bonded = volume.claim.as_ref().is_some_and(|reference| reference.uid.is_some());
     let claim = match (live, cached) {
         _ if !bonded => ClaimSeen::Unnamed,
@@ -55,7 +71,7 @@ fn decide(volume: &Volume, cached: Option<&Arc<Claim>>, live: Option<&Live<Claim
         (None, Some(claim)) => ClaimSeen::Cached(claim),
         (None, None) => ClaimSeen::NotCached,
     };
-    volume::decide(&Seen { volume, claim, plugins: &[] })
+    volume::decide(&Seen { volume, claim, plugins: &inner.known })
 }
 
 fn tell(inner: &Inner, volume: &Volume, claim: Option<&Claim>, verdict: &volume::Verdict) {

@@ -311,9 +311,12 @@ fn pod_changed(inner: &Inner, change: &Change<Pod>) {
     let pod = change.object();
     for name in pod.claims() {
         let key = Key::namespaced(pod.namespace(), &name);
-        // Only the sentence about who is waited for depends on pods.
-        if inner.claims.get(&key).is_some_and(|claim| waits(&claim)) {
-            inner.claim_queue.add(key);
+        match inner.claims.get(&key) {
+            // Only the sentence about who is waited for depends on pods.
+            Some(claim) if waits(&claim) => inner.claim_queue.add(key),
+            Some(_) => {}
+            // A volume is not emptied before the last pod that had it has ended.
+            None => inner.volumes_naming(&key).into_iter().for_each(|volume| inner.volume_queue.add(volume)),
         }
     }
 }

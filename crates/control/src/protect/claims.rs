@@ -18,7 +18,7 @@ use runtime::client::{Error, Selection};
 use runtime::{Cache, Lookup, Queue, Stop, Verdict, queue};
 
 use super::finalizer::{Turn, held, matters, write};
-use super::{BACKOFF, Options, ROUNDS, live};
+use super::{BACKOFF, LOOK_AGAIN, Options, ROUNDS, live};
 use crate::{Context, index};
 
 #[derive(Debug)]
@@ -176,8 +176,9 @@ impl Claims {
                 }
             }
         }
-        // What the list showed is in the cache now. If it has ended meanwhile, the cache says so and a new list is made.
-        self.queue.add(key.clone());
+        // What the list showed is in the cache now. If it has ended meanwhile, a new list is made: not at once, since a
+        // list that shows more than the cache would otherwise be asked for again and again.
+        self.queue.add_after(key.clone(), LOOK_AGAIN);
         Ok(())
     }
 

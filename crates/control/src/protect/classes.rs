@@ -7,7 +7,7 @@ use runtime::client::Error;
 use runtime::{Cache, Lookup, Queue, Stop, Verdict, queue};
 
 use super::finalizer::{Turn, held, matters, write};
-use super::{BACKOFF, Options, ROUNDS, live};
+use super::{BACKOFF, LOOK_AGAIN, Options, ROUNDS, live};
 use crate::{Context, index};
 
 #[derive(Debug)]
@@ -84,8 +84,8 @@ impl Classes {
             let turn = match step {
                 Some(Action::AddFinalizer) => Turn::On,
                 Some(Action::RemoveFinalizer) => Turn::Off,
-                // A user that the server showed has gone since: look again.
-                Some(Action::ListUsers | Action::ListPods) => continue,
+                // A user that the server showed has gone since.
+                Some(Action::ListUsers | Action::ListPods) => return Verdict::Again(LOOK_AGAIN),
                 None => return Verdict::Done,
             };
             if let Err(error) =

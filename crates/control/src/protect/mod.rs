@@ -32,6 +32,8 @@ use volumes::Volumes;
 
 /// How often one object is decided about in a row before others get their turn.
 const ROUNDS: usize = 16;
+/// When to ask the server again about users that it showed and the cache does not have.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const BACKOFF: Backoff = Backoff { start: Duration::from_millis(500), max: Duration::from_secs(120) };
 
 /// How protection works.

@@ -31,50 +31,45 @@ impl fmt::Display for Mismatch {
     }
 }
 
+impl Mismatch {
+    /// Every question, in the order in which they are asked.
+    pub const ALL: [Self; 7] =
+        [Self::Deleting, Self::TooSmall, Self::Class, Self::AttributesClass, Self::Mode, Self::Access, Self::Selector];
+
+    fn holds(self, claim: &Claim, volume: &Volume) -> bool {
+        match self {
+            Self::Deleting => volume.meta.is_deleting(),
+            Self::TooSmall => volume.capacity_bytes() < claim.request_bytes(),
+            Self::Class => volume.class().text() != claim.class().text(),
+            Self::AttributesClass => volume.attributes_class() != claim.attributes_class(),
+            Self::Mode => volume.mode != claim.mode,
+            Self::Access => !volume.access.contains_all(claim.access),
+            Self::Selector => claim.selector.as_ref().is_some_and(|selector| !selector.matches(&volume.meta.labels)),
+        }
+    }
+}
+
+/// Everything that speaks against a volume, in order.
+pub fn objections(claim: &Claim, volume: &Volume) -> impl Iterator<Item = Mismatch> {
+    Mismatch::ALL.into_iter().filter(|mismatch| mismatch.holds(claim, volume))
+}
+
 /// Whether a claim may have a volume it names: selector, affinity and phase are the user's own business (U8).
 pub fn named(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
-    if volume.meta.is_deleting() {
-        return Err(Mismatch::Deleting);
-    }
-    if volume.capacity_bytes() < claim.request_bytes() {
-        return Err(Mismatch::TooSmall);
-    }
-    if volume.class().text() != claim.class().text() {
-        return Err(Mismatch::Class);
-    }
-    substance(claim, volume)
+    first(objections(claim, volume).filter(|mismatch| *mismatch != Mismatch::Selector))
 }
 
 /// Whether a volume that names the claim may be given to it: its class and labels do not matter (4.7 rule 8), what it is
 /// made of does.
 pub fn designated(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
-    if volume.meta.is_deleting() {
-        return Err(Mismatch::Deleting);
-    }
-    if volume.capacity_bytes() < claim.request_bytes() {
-        return Err(Mismatch::TooSmall);
-    }
-    substance(claim, volume)
+    first(objections(claim, volume).filter(|mismatch| !matches!(mismatch, Mismatch::Class | Mismatch::Selector)))
 }
 
 /// Whether a volume that nobody reserved may be picked for a claim that names none (4.7 rules 3 to 12).
 pub fn picked(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
-    named(claim, volume)?;
-    match &claim.selector {
-        Some(selector) if !selector.matches(&volume.meta.labels) => Err(Mismatch::Selector),
-        _ => Ok(()),
-    }
+    first(objections(claim, volume))
 }
 
-fn substance(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
-    if volume.attributes_class() != claim.attributes_class() {
-        return Err(Mismatch::AttributesClass);
-    }
-    if volume.mode != claim.mode {
-        return Err(Mismatch::Mode);
-    }
-    if !volume.access.contains_all(claim.access) {
-        return Err(Mismatch::Access);
-    }
-    Ok(())
+fn first(mut objections: impl Iterator<Item = Mismatch>) -> Result<(), Mismatch> {
+    objections.next().map_or(Ok(()), Err)
 }

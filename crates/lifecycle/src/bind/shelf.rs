@@ -5,11 +5,15 @@
 //! name. A claim looks first for the volumes that name it, across all access modes (weakness 2), and then takes the
 //! smallest one that fits from the shelf with the fewest access modes beyond those it asked for. Ties go to the smaller
 //! name (weakness 19).
+//!
+//! A scheduler asks for each node, and most volumes of a cluster with local disks can be reached from one node only. Those
+//! stand a second time with the label that their nodes must have, so that a node sees its own and not all others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use api::selector::{Operator, Requirement};
 use api::{Claim, Key, Pairs, Volume, VolumeMode, VolumePhase, Word};
 
 use super::compatible::{self, Mismatch};
@@ -24,12 +28,24 @@ struct Place {
     access: u8,
 }
 
+/// Volumes by place: size, then name.
+type Rows = BTreeMap<Place, BTreeSet<(i64, Word)>>;
+
+/// A label, or the field of a node's name, and the one value it must have.
+type Near = (Word, Word);
+
 /// Every volume that is free or reserved.
 #[derive(Debug, Default)]
 pub struct Shelf {
     volumes: BTreeMap<Word, Arc<Volume>>,
-    /// Free ones by place: size, then name.
-    free: BTreeMap<Place, BTreeSet<(i64, Word)>>,
+    /// All free ones.
+    free: Rows,
+    /// Of those, the ones that need no certain label of a node.
+    open: Rows,
+    /// The others by that label.
+    near: BTreeMap<Near, Rows>,
+    /// The keys of these labels, and how many volumes have each.
+    near_keys: BTreeMap<Word, usize>,
     /// Those that name a claim, by its key.
     reserved: BTreeMap<Key, BTreeSet<Word>>,
 }
@@ -62,9 +78,7 @@ impl Shelf {
             Some(reference) => {
                 self.reserved.entry(reference.key.clone()).or_default().insert(name.clone());
             }
-            None if free(&volume) => {
-                self.free.entry(place(&volume)).or_default().insert((volume.capacity_bytes(), name.clone()));
-            }
+            None if free(&volume) => self.shelve(&volume, &name),
             None => return,
         }
         self.volumes.insert(name, volume);
@@ -76,7 +90,38 @@ impl Shelf {
         if let Some(reference) = &old.claim {
             discard(&mut self.reserved, &reference.key, &name);
         } else {
-            discard(&mut self.free, &place(&old), &(old.capacity_bytes(), name));
+            self.unshelve(&old, name);
+        }
+    }
+
+    fn shelve(&mut self, volume: &Volume, name: &Word) {
+        let (place, row) = (place(volume), (volume.capacity_bytes(), name.clone()));
+        let rows = match near(volume) {
+            None => &mut self.open,
+            Some(near) => {
+                *self.near_keys.entry(near.0.clone()).or_default() += 1;
+                self.near.entry(near).or_default()
+            }
+        };
+        rows.entry(place.clone()).or_default().insert(row.clone());
+        self.free.entry(place).or_default().insert(row);
+    }
+
+    fn unshelve(&mut self, volume: &Volume, name: Word) {
+        let (place, row) = (place(volume), (volume.capacity_bytes(), name));
+        discard(&mut self.free, &place, &row);
+        let Some(near) = near(volume) else { return discard(&mut self.open, &place, &row) };
+        if let Some(rows) = self.near.get_mut(&near) {
+            discard(rows, &place, &row);
+            if rows.is_empty() {
+                self.near.remove(&near);
+            }
+        }
+        if let Some(count) = self.near_keys.get_mut(&near.0) {
+            *count -= 1;
+            if *count == 0 {
+                self.near_keys.remove(&near.0);
+            }
         }
     }
 
@@ -87,7 +132,7 @@ impl Shelf {
                 Ok(()) => Offer::Designated(volume),
                 Err(mismatch) => Offer::Unsuitable(volume, mismatch),
             },
-            None => self.smallest(claim, |_| true).map_or(Offer::Nothing, Offer::Free),
+            None => self.smallest(&self.free, claim, |_| true).map_or(Offer::Nothing, Offer::Free),
         }
     }
 
@@ -103,9 +148,23 @@ impl Shelf {
             },
             None => {
                 let allowed = |volume: &Volume| reachable(volume) && !taken.contains(&Word::new(volume.name()));
-                self.smallest(claim, allowed).map_or(Offer::Nothing, Offer::Free)
+                let rows = std::iter::once(&self.open).chain(self.near(node));
+                let found = rows.filter_map(|rows| self.smallest(rows, claim, allowed));
+                let order = |volume: &Arc<Volume>| {
+                    let access = volume.access.set();
+                    (access.count_ones(), access, volume.capacity_bytes(), Word::new(volume.name()))
+                };
+                found.min_by_key(order).map_or(Offer::Nothing, Offer::Free)
             }
         }
+    }
+
+    /// The volumes that stand with a label of this node.
+    fn near<'a>(&'a self, node: On<'a>) -> impl Iterator<Item = &'a Rows> {
+        self.near_keys.keys().filter_map(move |key| {
+            let value = if **key == *NAME_FIELD { Some(node.name) } else { node.labels.get(key) };
+            self.near.get(&(key.clone(), Word::new(value?)))
+        })
     }
 
     /// The volume that names this claim. One that knows its uid counts before one that only knows its name.
@@ -118,11 +177,11 @@ impl Shelf {
         designating.min_by_key(|volume| (by_bond(volume), suits(volume), volume.capacity_bytes())).cloned()
     }
 
-    fn smallest(&self, claim: &Claim, allowed: impl Fn(&Volume) -> bool) -> Option<Arc<Volume>> {
+    fn smallest(&self, rows: &Rows, claim: &Claim, allowed: impl Fn(&Volume) -> bool) -> Option<Arc<Volume>> {
         if claim.access.has_unknown() {
             return None;
         }
-        let mut shelves = self.shelves(claim);
+        let mut shelves = shelves(rows, claim);
         // Fewest access modes first; the set itself breaks ties, so that the order never depends on chance.
         shelves.sort_by_key(|(access, _)| (access.count_ones(), *access));
         let found = shelves.into_iter().try_for_each(|(_, shelf)| {
@@ -132,20 +191,6 @@ impl Shelf {
             suiting.next().map_or(ControlFlow::Continue(()), |volume| ControlFlow::Break(volume.clone()))
         });
         found.break_value()
-    }
-
-    /// The shelves whose volumes have every access mode the claim asks for.
-    fn shelves(&self, claim: &Claim) -> Vec<(u8, &BTreeSet<(i64, Word)>)> {
-        let wanted = claim.access.set();
-        let with = |access| Place {
-            class: Word::new(claim.class().text()),
-            mode: claim.mode,
-            attributes_class: Word::new(claim.attributes_class()),
-            access,
-        };
-        let all = with(0)..=with(u8::MAX);
-        let offering = self.free.range(all).filter(|(place, _)| place.access & wanted == wanted);
-        offering.map(|(place, shelf)| (place.access, shelf)).collect()
     }
 
     /// Free volumes of a class, for a scheduler that wants to know whether looking is worth it, and for `explain`.
@@ -162,6 +207,34 @@ impl Shelf {
     pub fn is_empty(&self) -> bool {
         self.volumes.is_empty()
     }
+}
+
+/// The shelves whose volumes have every access mode the claim asks for.
+fn shelves<'a>(rows: &'a Rows, claim: &Claim) -> Vec<(u8, &'a BTreeSet<(i64, Word)>)> {
+    let wanted = claim.access.set();
+    let with = |access| Place {
+        class: Word::new(claim.class().text()),
+        mode: claim.mode,
+        attributes_class: Word::new(claim.attributes_class()),
+        access,
+    };
+    let all = with(0)..=with(u8::MAX);
+    let offering = rows.range(all).filter(|(place, _)| place.access & wanted == wanted);
+    offering.map(|(place, shelf)| (place.access, shelf)).collect()
+}
+
+/// The one field of a node that a volume can ask for. No label can have this name.
+const NAME_FIELD: &str = "field metadata.name";
+
+/// What every node that reaches a volume must have: of the only alternative, a key with one value.
+fn near(volume: &Volume) -> Option<Near> {
+    let [term] = &*volume.affinity.as_ref()?.node_selector_terms else { return None };
+    let only = |requirement: &Requirement| match (requirement.operator, &*requirement.values) {
+        (Operator::In, [value]) => Some(value.clone()),
+        _ => None,
+    };
+    let named = term.match_fields.iter().find_map(|field| Some((Word::new(NAME_FIELD), only(field)?)));
+    named.or_else(|| term.match_expressions.iter().find_map(|label| Some((label.key.clone(), only(label)?))))
 }
 
 /// Rules 6 and 10: a volume that is going, or that is not yet known to be available, is not offered.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Only a Released volume with policy Delete is deleted, while our finalizer is on it, and after the server said that
-//!    the claim it names is gone or has another volume.
+//!    it still is one, and that the claim it names is gone or has another volume.
 //! 2. The object goes after what it stands for, and our finalizer goes last: a crash anywhere repeats, and never forgets.
 
 use std::fmt;
@@ -16,11 +16,19 @@ use crate::decision::{Decision, Lookup, Reason, Standing};
 /// Everything the provisioner looks at for one volume.
 #[derive(Debug)]
 pub struct Seen<'a> {
-    pub volume: &'a Volume,
+    pub volume: VolumeSeen<'a>,
     /// The claim with the name that the volume's reference has.
     pub claim: Lookup<'a, Claim>,
     pub names: Names<'a>,
     pub backing: Backing,
+}
+
+/// The volume, and how sure we are that it is still like this.
+#[derive(Debug, Clone, Copy)]
+pub enum VolumeSeen<'a> {
+    Cached(&'a Volume),
+    /// The server showed it just now.
+    Live(&'a Volume),
 }
 
 /// What is known of the thing that the volume stands for.
@@ -40,6 +48,8 @@ pub enum Action {
     ReadClaim {
         key: Key,
     },
+    /// Ask the server for the volume, then decide again. No write.
+    ReadVolume,
     /// Delete what it is made of. No write.
     DeleteBacking,
     /// Delete the object.
@@ -80,7 +90,7 @@ pub type Verdict = Decision<Action, Because>;
 
 /// Says what to do next about a volume.
 pub fn decide(seen: &Seen<'_>) -> Verdict {
-    let volume = seen.volume;
+    let (VolumeSeen::Cached(volume) | VolumeSeen::Live(volume)) = seen.volume;
     if !is_ours(volume, seen.names) {
         return Decision::rest(Because::NotOurs);
     }
@@ -89,7 +99,7 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
         return emptied(volume, guarded);
     }
     match (volume.reclaim, guarded) {
-        (ReclaimPolicy::Delete, _) => deletable(seen, guarded),
+        (ReclaimPolicy::Delete, _) => deletable(seen, volume, guarded),
         (policy @ (ReclaimPolicy::Retain | ReclaimPolicy::Recycle), true) => {
             Decision::act(Because::Kept { policy }, Action::RemoveFinalizer)
         }
@@ -110,8 +120,7 @@ pub fn is_ours(volume: &Volume, names: Names<'_>) -> bool {
     }
 }
 
-fn deletable(seen: &Seen<'_>, guarded: bool) -> Verdict {
-    let volume = seen.volume;
+fn deletable(seen: &Seen<'_>, volume: &Volume, guarded: bool) -> Verdict {
     match (volume.phase, guarded, volume.meta.is_deleting()) {
         (_, false, true) => return Decision::rest(Because::LetGo),
         // Upstream adds it to Bound volumes only; a volume that was released before we saw it would be deleted unguarded
@@ -133,7 +142,11 @@ fn deletable(seen: &Seen<'_>, guarded: bool) -> Verdict {
         Lookup::Found(claim) if claim.uid() == uid && may_use(claim, volume) => {
             Decision::rest(Because::ClaimLives { claim: key })
         }
-        Lookup::Found(_) | Lookup::Absent => Decision::act(Because::Released { claim: key }, Action::DeleteBacking),
+        Lookup::Found(_) | Lookup::Absent => match seen.volume {
+            // Somebody may have freed the volume for another claim, or changed its policy to save the data.
+            VolumeSeen::Cached(_) => Decision::act(Because::CacheMayLag { claim: key }, Action::ReadVolume),
+            VolumeSeen::Live(_) => Decision::act(Because::Released { claim: key }, Action::DeleteBacking),
+        },
     }
 }
 
@@ -162,7 +175,9 @@ impl fmt::Display for Because {
             Self::InUse => write!(f, "the volume is not released"),
             Self::LetGo => write!(f, "the volume is being deleted and our finalizer was taken off it"),
             Self::Unclaimed => write!(f, "the volume is released and names no claim"),
-            Self::CacheMayLag { claim } => write!(f, "claim {claim} is not in the cache, which may lag"),
+            Self::CacheMayLag { claim } => {
+                write!(f, "claim {claim} seems to be done with the volume, but the cache may lag")
+            }
             Self::ClaimLives { claim } => write!(f, "the volume is released, but claim {claim} still lives"),
             Self::Released { claim } => write!(f, "claim {claim} is done with the volume, which is to be deleted"),
             Self::Emptied => write!(f, "what the volume was made of is deleted"),

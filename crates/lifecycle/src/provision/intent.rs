@@ -88,7 +88,10 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
         Attempt::Undone => Decision::act(Because::NameTaken { volume }, Action::Close),
         Attempt::Made(made) => match seen.stored {
             None => Decision::act(Because::Made { volume }, Action::Store),
-            Some(stored) if stored.source != made.source => Decision::act(Because::NameTaken { volume }, Action::Undo),
+            Some(stored) if stored.source != made.source => match seen.twin {
+                Some(twin) => Decision::act(Because::SourceTaken { volume: twin.name().into() }, Action::Close),
+                None => Decision::act(Because::NameTaken { volume }, Action::Undo),
+            },
             Some(stored) if is_ours(stored, seen.uid) => Decision::act(Because::Stored { volume }, Action::Close),
             Some(_) => Decision::act(Because::SourceTaken { volume }, Action::Close),
         },

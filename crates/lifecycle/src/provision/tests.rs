@@ -5,7 +5,7 @@ use api::{Claim, Class, Key, ReclaimPolicy, Uid, Volume};
 use serde_json::{Value, json};
 
 use super::claim::{self, Beside, ClaimSeen, Held};
-use super::delete::{self, Backing};
+use super::delete::{self, Backing, VolumeSeen};
 use super::intent::{self, Attempt};
 use super::{Names, delete_failed, failed};
 use crate::bind::tests::{bond, claim, class, over, volume};
@@ -234,7 +234,7 @@ fn state(phase: &str, policy: &str) -> Value {
 }
 
 fn deleted(volume: &Volume, claim: Lookup<'_, Claim>, backing: Backing) -> delete::Verdict {
-    let names = names();
+    let (names, volume) = (names(), VolumeSeen::Live(volume));
     delete::decide(&delete::Seen { volume, claim, names: Names(&names), backing })
 }
 
@@ -288,6 +288,10 @@ fn only_a_released_volume_with_policy_delete_and_our_finalizer_is_deleted_2_11_3
     }
     let released = volume("v", over(state("Released", "Delete"), guarded()));
     assert_eq!(first(&released).actions, [delete::Action::DeleteBacking]);
+    let (names, volume_seen, claim) = (names(), VolumeSeen::Cached(&released), Lookup::Absent);
+    let (names, backing) = (Names(&names), Backing::Unknown);
+    let cached = delete::decide(&delete::Seen { volume: volume_seen, claim, names, backing });
+    assert_eq!(cached.actions, [delete::Action::ReadVolume], "it may be somebody else's by now");
     let going = json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}});
     let going_guarded = volume("v", over(over(state("Released", "Delete"), guarded()), going.clone()));
     assert_eq!(first(&going_guarded).actions, [delete::Action::DeleteBacking]);

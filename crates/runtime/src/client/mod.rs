@@ -322,6 +322,13 @@ impl Client {
         self.answer(ask.with(body)?).await
     }
 
+    /// Stores something that belongs to an object, such as the `binding` of a pod. The answer says nothing but that it is.
+    pub async fn create_part(&self, kind: Kind, key: &Key, part: &str, body: &impl Serialize) -> Result<(), Error> {
+        let mut ask = Ask { part: Some(part), ..Ask::of(Verb::Create, kind, key) };
+        ask.query.add("fieldManager", &self.shared.options.manager);
+        self.bytes(ask.with(body)?).await.map(drop)
+    }
+
     /// Replaces an object; conditional if `body` carries a `resourceVersion`.
     pub async fn replace<T: DeserializeOwned>(&self, kind: Kind, key: &Key, body: &impl Serialize) -> Result<T, Error> {
         let mut ask = Ask::of(Verb::Update, kind, key);

@@ -2,6 +2,7 @@
 
 mod claims;
 mod crashes;
+mod plugins;
 mod rig;
 mod volumes;
 mod wakes;

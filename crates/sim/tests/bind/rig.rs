@@ -37,6 +37,16 @@ where
     S: FnOnce(User) -> F + Send,
     F: Future<Output = T>,
 {
+    play_with(Options::default(), mishap, scenario)
+}
+
+/// The same with a binder that was told something.
+pub(crate) fn play_with<T, S, F>(options: Options, mishap: Option<Mishap>, scenario: S) -> T
+where
+    T: Send,
+    S: FnOnce(User) -> F + Send,
+    F: Future<Output = T>,
+{
     let run = async |world: World| {
         let writes = Arc::new(Mutex::new(Vec::new()));
         let component = world.component("user", Fair);
@@ -47,7 +57,8 @@ where
         let life = Cell::new(0);
         let binder = async {
             loop {
-                one_life(&world, life.get(), mishap.as_ref().filter(|_| life.get() == 0), &writes).await;
+                let mishap = mishap.as_ref().filter(|_| life.get() == 0);
+                one_life(&world, life.get(), mishap, (&writes, options.clone())).await;
                 life.set(life.get() + 1);
             }
         };
@@ -60,7 +71,9 @@ where
     simulate(Seed(1), Setup::default(), run).expect("a world can be made")
 }
 
-async fn one_life(world: &World, life: u64, mishap: Option<&Mishap>, writes: &Arc<Mutex<Vec<String>>>) {
+type Writes = Arc<Mutex<Vec<String>>>;
+
+async fn one_life(world: &World, life: u64, mishap: Option<&Mishap>, (writes, options): (&Writes, Options)) {
     let (mishap, writes) = (mishap.cloned(), writes.clone());
     let mut seen = 0;
     let script = move |ask: &Ask<'_>| -> Verdict {
@@ -76,7 +89,7 @@ async fn one_life(world: &World, life: u64, mishap: Option<&Mishap>, writes: &Ar
     };
     let component = world.component("controllers", script);
     let process = Process::new(world, &component, life);
-    let binder = Binder::new(&process.context, Options::default());
+    let binder = Binder::new(&process.context, options);
     let stop = Stop::never();
     component.run(process.run(&stop, binder.run(&stop))).await;
 }
@@ -124,6 +137,10 @@ impl User {
         self.client.get(Kind::VOLUME, &Key::cluster(name)).await.expect("the volume is there")
     }
 
+    pub(crate) async fn find_volume(&self, name: &str) -> Option<Value> {
+        self.client.get(Kind::VOLUME, &Key::cluster(name)).await.ok()
+    }
+
     pub(crate) async fn change_volume(&self, name: &str, patch: Value) -> Value {
         let patched = self.client.patch(Kind::VOLUME, &Key::cluster(name), &Patch::Merge(patch)).await;
         patched.expect("the patch is good")
@@ -148,6 +165,16 @@ impl User {
         self.client.delete::<api::Volume>(&key, &Preconditions::default()).await.expect("it can be deleted");
         let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         drop(self.client.patch::<Value>(Kind::VOLUME, &key, &patch).await);
+    }
+
+    /// Takes off what protects a volume that was deleted: no protection controller runs here.
+    pub(crate) async fn drop_volume_finalizers(&self, name: &str) {
+        if let Some(held) = self.find_volume(name).await {
+            assert!(!held["metadata"]["deletionTimestamp"].is_null(), "nobody deleted it: {held:#}");
+            let only = json!([api::keys::finalizer::PV_PROTECTION.0]);
+            assert_eq!(held["metadata"]["finalizers"], only, "the binder took its own finalizer off");
+            self.change_volume(name, json!({"metadata": {"finalizers": null}})).await;
+        }
     }
 
     /// Lets the binder do all it wants.

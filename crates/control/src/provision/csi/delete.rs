@@ -5,7 +5,8 @@ use std::sync::Arc;
 use api::keys::annotation;
 use api::{Class, Key, Source, Volume};
 use csi::v1;
-use lifecycle::outcome::{Call, Retry};
+use lifecycle::migration;
+use lifecycle::outcome::Retry;
 use lifecycle::provision::csi::ability::{self, Ability};
 use lifecycle::provision::csi::secrets::{self, ClaimNames, Names, Purpose, Reference};
 use runtime::csi::CallError;
@@ -22,14 +23,7 @@ fn later(message: impl Into<String>) -> Failed {
 
 impl Inner {
     pub(super) async fn delete(self: &Arc<Self>, volume: &Volume) -> Result<(), Failed> {
-        let Source::Csi { driver, handle } = &volume.source else {
-            let message = format!("the volume {} is not one of a CSI driver", volume.name());
-            return Err(Failed::NotOurs { message });
-        };
-        if **driver != *self.name() {
-            let message = format!("the volume {} is of the driver {driver}", volume.name());
-            return Err(Failed::NotOurs { message });
-        }
+        let (provisioner, handle) = self.backing(volume)?;
         let Some(facts) = self.driver.facts() else {
             self.waiting.volume(What::Driver, volume.name());
             return Err(Failed::Unknown { message: "the driver is not connected".to_owned() });
@@ -41,8 +35,8 @@ impl Inner {
         if abilities.contains(&Ability::Publish) {
             self.check_detached(volume)?;
         }
-        let request = v1::DeleteVolumeRequest { volume_id: handle.to_string(), secrets };
-        match self.driver.delete_volume(request, self.options.timeout).await {
+        let request = v1::DeleteVolumeRequest { volume_id: handle, secrets };
+        match self.driver_for(&provisioner).delete_volume(request, self.options.timeout).await {
             Ok(_) => {
                 self.refresh(&Changed::Volume(volume));
                 Ok(())
@@ -51,9 +45,29 @@ impl Inner {
                 if let CallError::NotConnected { .. } = error {
                     self.waiting.volume(What::Driver, volume.name());
                 }
-                Err(wire::failed(Call::DeleteVolume, &error))
+                Err(wire::not_deleted(&error))
             }
         }
+    }
+
+    /// Whose volume it is, and what the driver calls it.
+    fn backing(&self, volume: &Volume) -> Result<(String, String), Failed> {
+        let not_ours = |message: String| Failed::NotOurs { message };
+        let (driver, handle) = match &volume.source {
+            Source::Csi { driver, handle } => (driver.to_string(), handle.to_string()),
+            _ => match migration::csi_source(volume).map_err(|error| later(error.to_string()))? {
+                Some(source) => (source.driver, source.volume_handle),
+                None => return Err(not_ours(format!("the volume {} is not one of a CSI driver", volume.name()))),
+            },
+        };
+        if driver != *self.name() {
+            return Err(not_ours(format!("the volume {} is of the driver {driver}", volume.name())));
+        }
+        let provisioner = match volume.source {
+            Source::Csi { .. } => driver,
+            _ => volume.provisioned_by().unwrap_or_default().to_owned(),
+        };
+        Ok((provisioner, handle))
     }
 
     /// In node mode only the node that can reach a volume deletes it.

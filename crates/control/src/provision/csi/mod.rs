@@ -24,6 +24,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::{Attachment, Claim, Class, Volume};
+use lifecycle::migration;
 use lifecycle::provision::csi::{Abilities, Ability, Plan};
 use runtime::csi::{Driver, Facts, Link};
 use runtime::{Change, Lookup, Stop};
@@ -32,7 +33,7 @@ pub use contest::NodeMode;
 pub use guards::{GuardOptions, Guards, Sweep};
 pub use sidecar::{Sidecar, SidecarOptions};
 
-use super::{Failed, Made, Provisioner, Settled, Unplanned, Wake, Wish};
+use super::{Attempt, Failed, Made, Provisioner, Settled, Unplanned, Wake, Wish};
 use crate::Context;
 use crate::capacity::Refresh;
 use contest::Contest;
@@ -110,7 +111,7 @@ impl CsiProvisioner {
         let inner = Inner {
             context: context.clone(),
             driver: driver.clone(),
-            names: vec![facts.name.clone()],
+            names: [facts.name.clone()].into_iter().chain(migration::plugin_of(&facts.name)).collect(),
             identity,
             places: Places::new(context, options.node.clone()),
             attachments: OnceLock::new(),
@@ -209,6 +210,11 @@ impl Inner {
         woken.volumes.iter().for_each(|name| wake.volume(name));
     }
 
+    /// The driver, for calls about volumes of its own or of the plugin that it took over from; metrics tell them apart.
+    fn driver_for(&self, provisioner: &str) -> Driver {
+        if provisioner == self.name() { self.driver.clone() } else { self.driver.for_migrated() }
+    }
+
     /// Room may have changed for volumes like this one.
     fn refresh(&self, change: &crate::capacity::Changed<'_>) {
         if let Some(refresh) = self.refresh.get() {
@@ -240,8 +246,8 @@ impl Provisioner for CsiProvisioner {
         self.inner.plan(wish).await
     }
 
-    async fn create(&self, plan: &Plan) -> Result<Made, Failed> {
-        self.inner.create(plan).await
+    async fn create(&self, plan: &Plan, attempt: Attempt) -> Result<Made, Failed> {
+        self.inner.create(plan, attempt).await
     }
 
     async fn delete(&self, volume: &Volume) -> Result<(), Failed> {

@@ -85,7 +85,7 @@ impl Places {
         wait: Duration,
     ) -> Result<Around, Unknown> {
         if let (Some(node), Some(facts)) = (&self.node, driver.facts()) {
-            return Ok(Around::Own(Own::new(&node.name, &facts.name, self.own(driver, wait).await?)));
+            return Ok(Around::Own(Box::new(Own::new(&node.name, &facts.name, self.own(driver, wait).await?))));
         }
         let (nodes, csi_nodes) = (self.context.cache::<Node>(), self.context.cache::<CsiNode>());
         if !nodes.is_synced() || !csi_nodes.is_synced() {
@@ -121,14 +121,14 @@ pub(crate) fn relabelled(change: &Change<Node>) -> bool {
 #[derive(Debug)]
 pub(super) enum Around {
     All { nodes: Cached, selected: Option<(Live<CsiNode>, Live<Node>)> },
-    Own(Own),
+    Own(Box<Own>),
 }
 
 impl Around {
     pub(super) fn nodes(&self) -> &dyn Nodes {
         match self {
             Around::All { nodes, .. } => nodes,
-            Around::Own(own) => own,
+            Around::Own(own) => &**own,
         }
     }
 

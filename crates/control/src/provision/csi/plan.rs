@@ -1,9 +1,12 @@
 //! From a wish to a plan: what has to be asked for is asked for, and the source is guarded (spec sidecars 2.6).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use api::{AttributesClass, BindingMode, Claim, Grant, Key, Kind, Snapshot, SnapshotContent, Volume};
+use api::class::TopologyTerm;
+use api::{AttributesClass, BindingMode, Claim, Grant, Key, Kind, Snapshot, SnapshotContent, Source, Volume};
 use lifecycle::Notice;
+use lifecycle::migration;
 use lifecycle::outcome::Retry;
 use lifecycle::provision::csi::outline::{self, Findings, Outline, Seen};
 use lifecycle::provision::csi::source::{self, CloneSeen, Content, SnapshotSeen, Wanted};
@@ -57,7 +60,7 @@ impl Inner {
         let findings = Findings {
             content: self.content(wish, &outline.wanted).await?,
             topology: match outline.placed {
-                true => self.place(wish, node.as_deref()).await?,
+                true => self.place(wish, &outline.allowed, node.as_deref()).await?,
                 false => None,
             },
             mutable: self.mutable(&outline.attributes_class).await?,
@@ -127,7 +130,7 @@ impl Inner {
         let name = source.lookup().found().map(|source| source.volume_name.clone()).filter(|name| !name.is_empty());
         let volume = match name {
             // Always asked: the volume's own words decide, and the cache may be behind them.
-            Some(name) => live(self.context.read::<Volume>(&Key::cluster(&name)).await)?,
+            Some(name) => native(live(self.context.read::<Volume>(&Key::cluster(&name)).await)?),
             None => Live::Absent,
         };
         let seen = CloneSeen {
@@ -165,14 +168,19 @@ impl Inner {
         Ok(content)
     }
 
-    async fn place(&self, wish: &Wish, node: Option<&str>) -> Result<Option<topology::Requirement>, Unplanned> {
+    async fn place(
+        &self,
+        wish: &Wish,
+        allowed: &[TopologyTerm],
+        node: Option<&str>,
+    ) -> Result<Option<topology::Requirement>, Unplanned> {
         self.waiting.claim(What::Nodes, wish.claim.uid());
         let around = self.places.around(&self.driver, node, self.options.timeout).await;
         let around = around.map_err(|error| not_yet(error.to_string()))?;
         let seen = topology::Seen {
             driver: self.name(),
             claim_name: wish.claim.name(),
-            allowed: &wish.class.allowed_topologies,
+            allowed,
             selected: around.selected(node),
             strictness: self.options.plans.strictness,
             immediate: self.options.plans.immediate,
@@ -201,6 +209,18 @@ impl Inner {
     }
 }
 
+/// A volume of a plugin that a driver took over, as the driver's.
+fn native(volume: Live<Volume>) -> Live<Volume> {
+    let Live::Found(found) = &volume else { return volume };
+    match migration::csi_source(found) {
+        Ok(Some(source)) => {
+            let source = Source::Csi { driver: source.driver.as_str().into(), handle: source.volume_handle.into() };
+            Live::Found(Arc::new(Volume { source, ..(**found).clone() }))
+        }
+        Ok(None) | Err(_) => volume,
+    }
+}
+
 /// The object from the cache, or else from the server.
 async fn found<T: api::Object + Clone>(context: &Context, key: &Key) -> Result<Live<T>, Unplanned> {
     match context.cache::<T>().get(key) {
@@ -212,7 +232,7 @@ async fn found<T: api::Object + Clone>(context: &Context, key: &Key) -> Result<L
 /// The object from the server, of a kind that nobody here watches.
 async fn asked<T: serde::de::DeserializeOwned>(context: &Context, kind: Kind, key: &Key) -> Result<Live<T>, Error> {
     match context.client.get::<T>(kind, key).await {
-        Ok(object) => Ok(Live::Found(std::sync::Arc::new(object))),
+        Ok(object) => Ok(Live::Found(Arc::new(object))),
         Err(error) if error.is_not_found() => Ok(Live::Absent),
         Err(error) => Err(error),
     }

@@ -54,6 +54,12 @@ impl Sidecar {
                 producer.run(stop).await;
             }
         };
-        tokio::join!(self.engine.run(stop), self.provisioner.run(stop), self.guards.run(stop), capacity);
+        // Each on the heap: together they would be one large state on the stack of whoever polls.
+        tokio::join!(
+            Box::pin(self.engine.run(stop)),
+            Box::pin(self.provisioner.run(stop)),
+            Box::pin(self.guards.run(stop)),
+            Box::pin(capacity),
+        );
     }
 }

@@ -14,13 +14,23 @@ use runtime::{Stop, Verdict};
 use super::Engine;
 use super::claim::{Refusal, Step};
 use super::memory::{Begun, Known, Made};
-use crate::provision::{Failed, Provisioner, Settled};
+use crate::provision::{self, Failed, Provisioner, Settled};
 
 impl<P: Provisioner> Engine<P> {
     /// One step of an open intent.
     pub(super) async fn go_on(&self, uid: &Uid, begun: Begun<P::Plan>, stop: &Stop) -> Step {
         let claim = self.by_uid.first(uid.as_str());
-        let stored = self.context.cache::<Volume>().get(&Key::cluster(&begun.intent.volume));
+        let key = Key::cluster(&begun.intent.volume);
+        if let Known::Found = begun.known {
+            return match self.context.read::<Volume>(&key).await {
+                Ok(_) => {
+                    self.memory.learn(uid, Known::Open);
+                    Step::Continue(())
+                }
+                Err(error) => Step::Break(Verdict::Failed(error.to_string())),
+            };
+        }
+        let stored = self.context.cache::<Volume>().get(&key);
         let twin = match (&begun.known, &stored) {
             (Known::Made(made), Some(stored)) if stored.source != made.volume.source => self.twin(&made.volume),
             _ => None,
@@ -32,7 +42,7 @@ impl<P: Provisioner> Engine<P> {
             stored: stored.as_deref(),
             twin: twin.as_deref(),
             attempt: match &begun.known {
-                Known::Open => Attempt::Open,
+                Known::Found | Known::New | Known::Open => Attempt::Open,
                 Known::Made(made) => Attempt::Made(&made.volume),
                 Known::Refused { retry, .. } => Attempt::Refused(*retry),
                 Known::Undone => Attempt::Undone,
@@ -63,7 +73,13 @@ impl<P: Provisioner> Engine<P> {
         if stop.is_stopped() {
             return Step::Break(Verdict::Again(Duration::ZERO));
         }
-        let message = match self.provisioner.create(&begun.intent.plan).await {
+        let attempt = match begun.known {
+            Known::New => provision::Attempt::First,
+            _ => provision::Attempt::Repeat,
+        };
+        // Should this future be dropped in the middle, whoever goes on must not take the next one for the first.
+        self.memory.learn(uid, Known::Open);
+        let message = match self.provisioner.create(&begun.intent.plan, attempt).await {
             Ok(made) => match serde_json::from_value::<Volume>(made.volume.clone()) {
                 Ok(volume) => {
                     self.memory.learn(uid, Known::Made(Arc::new(Made { volume, body: made.volume })));

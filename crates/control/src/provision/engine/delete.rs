@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::keys::finalizer;
-use api::{Claim, Key, Volume};
-use lifecycle::provision::delete::{Action, Backing, Seen, decide};
+use api::{Claim, Key, Object as _, Revision, Volume};
+use lifecycle::provision::delete::{Action, Backing, Seen, VolumeSeen, decide};
 use lifecycle::provision::delete_failed;
 use lifecycle::{Lookup, Notice};
 use runtime::client::Error;
@@ -20,29 +20,40 @@ use super::{Engine, ROUNDS, is_stale};
 use crate::Live;
 use crate::provision::{Failed, Provisioner};
 
+/// What the server itself said in this pass.
+#[derive(Debug, Default)]
+struct Said {
+    claim: Option<Live<Claim>>,
+    /// The revision at which it showed the volume.
+    volume: Option<Revision>,
+}
+
 impl<P: Provisioner> Engine<P> {
     /// Works on one volume, by its name.
     pub(super) async fn volume(&self, name: Box<str>, stop: &Stop) -> Verdict {
         let _turn = self.turns.take(&name).await;
-        let mut live = None;
+        let mut said = Said::default();
         for _ in 0..ROUNDS {
             if stop.is_stopped() {
                 return Verdict::Again(Duration::ZERO);
             }
             let Some(volume) = self.context.cache::<Volume>().get(&Key::cluster(&name)) else { return Verdict::Done };
-            if let ControlFlow::Break(verdict) = self.look_at(&volume, &mut live, stop).await {
+            if let ControlFlow::Break(verdict) = self.look_at(&volume, &mut said, stop).await {
                 return verdict;
             }
         }
         Verdict::Again(Duration::ZERO)
     }
 
-    /// One step. `live` is what the server said about the claim in this pass.
-    async fn look_at(&self, volume: &Arc<Volume>, live: &mut Option<Live<Claim>>, stop: &Stop) -> Step {
+    /// One step.
+    async fn look_at(&self, volume: &Arc<Volume>, said: &mut Said, stop: &Stop) -> Step {
         let cached = self.claim_of(volume);
         let decision = decide(&Seen {
-            volume,
-            claim: match (&cached, &live) {
+            volume: match said.volume == Some(volume.meta.revision) {
+                true => VolumeSeen::Live(volume),
+                false => VolumeSeen::Cached(volume),
+            },
+            claim: match (&cached, &said.claim) {
                 (Some(claim), _) => Lookup::Found(claim),
                 (None, Some(live)) => live.lookup(),
                 (None, None) => Lookup::NotCached,
@@ -58,9 +69,17 @@ impl<P: Provisioner> Engine<P> {
             None => Step::Break(Verdict::Done),
             Some(Action::ReadClaim { key }) => match self.context.read::<Claim>(&key).await {
                 Ok(answer) => {
-                    *live = Some(answer);
+                    said.claim = Some(answer);
                     Step::Continue(())
                 }
+                Err(error) => Step::Break(Verdict::Failed(error.to_string())),
+            },
+            Some(Action::ReadVolume) => match self.context.read::<Volume>(&volume.meta.key).await {
+                Ok(Live::Found(now)) => {
+                    said.volume = Some(now.meta.revision);
+                    Step::Continue(())
+                }
+                Ok(Live::Absent) => Step::Break(Verdict::Done),
                 Err(error) => Step::Break(Verdict::Failed(error.to_string())),
             },
             Some(Action::DeleteBacking) => self.empty(volume, stop).await,
@@ -95,7 +114,9 @@ impl<P: Provisioner> Engine<P> {
                     ControlFlow::Break(_) | ControlFlow::Continue(()) => return Step::Continue(()),
                 }
             }
-            if let Err(error) = self.journal.closed(uid).await {
+            if !self.memory.is_begun(uid)
+                && let Err(error) = self.journal.closed(uid).await
+            {
                 return Step::Break(Verdict::Failed(error.to_string()));
             }
         }
@@ -142,13 +163,17 @@ impl<P: Provisioner> Engine<P> {
     }
 
     async fn change(&self, volume: &Volume, patch: &Patch) -> Step {
-        match self.context.patch::<Volume>(&volume.meta.key, patch).await {
-            Ok(Some(now)) if now.meta.is_deleting() && now.meta.finalizers.is_empty() => {
-                // The last finalizer was ours: that write was its end.
+        match self.context.client.patch::<Volume>(Volume::KIND, &volume.meta.key, patch).await {
+            // The last finalizer was ours: that write was its end. The answer has no revision of its own, so that a cache
+            // would take it for old news.
+            Ok(now) if now.meta.is_deleting() && now.meta.finalizers.is_empty() => {
                 self.context.gone::<Volume>(&now.meta);
                 Step::Continue(())
             }
-            Ok(_) => Step::Continue(()),
+            Ok(now) => {
+                self.context.cache::<Volume>().wrote(now);
+                Step::Continue(())
+            }
             Err(error) => self.again(volume, error).await,
         }
     }

@@ -45,9 +45,17 @@ impl<Plan> Clone for Begun<Plan> {
 /// What is known of a creation.
 #[derive(Debug, Clone)]
 pub(super) enum Known {
+    /// Found in the journal: a process before us may have done anything, and our cache may be from before that.
+    Found,
+    /// Written down just now, by us: nobody was asked for it yet.
+    New,
+    /// It was asked for, or may have been.
     Open,
     Made(Arc<Made>),
-    Refused { message: String, retry: Retry },
+    Refused {
+        message: String,
+        retry: Retry,
+    },
     Undone,
 }
 
@@ -94,8 +102,8 @@ impl<Plan> Memory<Plan> {
         *self.state() = State::default();
     }
 
-    pub(super) fn begin(&self, claim: &Uid, intent: Arc<Intent<Plan>>) {
-        let begun = Begun { intent, known: Known::Open, since: Instant::now() };
+    pub(super) fn begin(&self, claim: &Uid, intent: Arc<Intent<Plan>>, known: Known) {
+        let begun = Begun { intent, known, since: Instant::now() };
         self.state().begun.entry(claim.clone()).or_insert(begun);
     }
 

@@ -38,7 +38,7 @@ use super::journal::{Found, Journal};
 use super::{Provisioner, Wake};
 use crate::handoff::Asked;
 use crate::{Context, Notices};
-use memory::Memory;
+use memory::{Known, Memory};
 use turns::Turns;
 
 /// After this many steps about one object, others get their turn.
@@ -224,7 +224,7 @@ impl<P: Provisioner> Engine<P> {
 
     fn take_up(&self, found: &Found) {
         match Intent::read(&found.text) {
-            Ok(intent) => self.memory.begin(&found.claim, Arc::new(intent)),
+            Ok(intent) => self.memory.begin(&found.claim, Arc::new(intent), Known::Found),
             Err(error) => {
                 let why = format!(
                     "{error}{}",
@@ -287,4 +287,17 @@ async fn unless<F: Future>(stop: &Stop, future: F) -> Option<F::Output> {
 fn is_stale(error: &Error) -> bool {
     let exists = matches!(error, Error::AlreadyExists { .. } | Error::Invalid { .. });
     exists || error.is_conflict() || error.is_not_found() || error.may_have_happened()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_send<T: Send>(_: &T) {}
+
+    /// The program may run it on any thread; a guard held over an await would forbid it.
+    #[expect(dead_code, reason = "compiling it is the test")]
+    fn an_engine_may_move_between_threads<P: Provisioner>(engine: &Engine<P>, stop: &Stop) {
+        is_send(&engine.run(stop));
+    }
 }

@@ -16,6 +16,8 @@
 //! 3. An entry that nobody here understands is never changed or removed.
 
 mod page;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,8 +88,9 @@ struct State {
 struct Page {
     /// None: it does not exist yet.
     meta: Option<Meta>,
-    /// What the server has.
+    /// What the server has, and how much that is.
     held: Texts,
+    bytes: usize,
     waiting: BTreeMap<Box<str>, Change>,
     /// A write is on its way, with so many bytes of new entries.
     busy: Option<usize>,
@@ -155,8 +158,9 @@ impl Journal {
             let listed = self.client.list::<ConfigMap>(Kind::CONFIG_MAP, &selection, 16, next.as_deref()).await?;
             for map in listed.items {
                 let name: Box<str> = map.meta.key.name().into();
-                let held = texts(&map);
-                pages.insert(name, Page { meta: Some(map.meta), held, ..Page::default() });
+                let mut page = Page::default();
+                page.know(Some(map.meta.clone()), texts(&map));
+                pages.insert(name, page);
             }
             next = listed.next;
             if next.is_none() {
@@ -191,7 +195,7 @@ impl Journal {
     /// The intent has ended: it is removed with the next write, or in a moment.
     pub fn close(&self, claim: &Uid) {
         let mut state = self.state();
-        if let Some(page) = state.places.get(claim.as_str()).cloned() {
+        if let Some(page) = state.ours(claim.as_str()) {
             let change = Change { text: None, due: Instant::now() + LINGER, told: Vec::new() };
             state.wait(&page, claim.as_str(), change);
             drop(state);
@@ -203,7 +207,7 @@ impl Journal {
     pub async fn closed(&self, claim: &Uid) -> Result<(), NotWritten> {
         let told = {
             let mut state = self.state();
-            let Some(page) = state.places.get(claim.as_str()).cloned() else { return Ok(()) };
+            let Some(page) = state.ours(claim.as_str()) else { return Ok(()) };
             let (tell, told) = oneshot::channel();
             let change = Change { text: None, due: Instant::now(), told: vec![tell] };
             state.wait(&page, claim.as_str(), change);
@@ -351,6 +355,11 @@ fn texts(map: &ConfigMap) -> Texts {
 }
 
 impl State {
+    /// Where an entry is, unless it is one that we leave alone.
+    fn ours(&self, key: &str) -> Option<Box<str>> {
+        self.places.get(key).filter(|_| !self.alone.contains(key)).cloned()
+    }
+
     /// The page for an entry: where it is already, or the first that is comfortable, a new one, or the emptiest.
     fn place(&mut self, owner: &Owner, key: &str, text: &str) -> Result<Box<str>, NotWritten> {
         let bytes = size(key, text);
@@ -416,7 +425,7 @@ impl State {
         page.busy = None;
         match result {
             Ok(Written { meta, held, strangers }) => {
-                (page.meta, page.held) = (Some(meta), held);
+                page.know(Some(meta), held);
                 for (key, change) in batch.changes {
                     if change.text.is_none() && !page.waiting.contains_key(&key) {
                         self.places.remove(&key);
@@ -433,7 +442,7 @@ impl State {
             }
             Err(Failure { message, doubt, page: (meta, held) }) => {
                 tracing::warn!(page = %batch.name, message, "the journal of intents could not be written");
-                (page.meta, page.held) = (meta, held);
+                page.know(meta, held);
                 let due = Instant::now() + PAUSE;
                 // What somebody else took out of the page, or the page with it, is still open.
                 for (key, text) in batch.held {
@@ -464,9 +473,14 @@ impl State {
 }
 
 impl Page {
+    fn know(&mut self, meta: Option<Meta>, held: Texts) {
+        self.bytes = size_of(&held);
+        (self.meta, self.held) = (meta, held);
+    }
+
     /// With everything that waits or is on its way, as if all of it had been written and nothing removed.
     fn size(&self) -> usize {
-        size_of(&self.held) + self.size_waiting() + self.busy.unwrap_or(0)
+        self.bytes + self.size_waiting() + self.busy.unwrap_or(0)
     }
 
     fn size_waiting(&self) -> usize {

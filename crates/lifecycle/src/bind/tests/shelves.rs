@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use api::{Pairs, Volume, Word};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{claim, over, reservation, shelf, volume};
 use crate::bind::compatible::{self, Mismatch};
@@ -121,5 +121,43 @@ proptest! {
         let best = fitting.min_by_key(|volume| (volume.access.len(), volume.capacity_bytes(), volume.name().to_owned()));
         let best = best.map(|volume| volume.name().to_owned());
         prop_assert_eq!(free(shelf(volumes).offer(&asks)), best);
+    }
+
+    /// The same for one node, whatever the volumes ask of nodes, also after some of them have left and come back.
+    #[test]
+    fn on_a_node_the_shelf_finds_what_a_scan_finds(
+        volumes in proptest::collection::vec((1_u32..9, 0_usize..6, any::<bool>()), 0..20),
+        wanted in 1_u32..9,
+        zone in 0_usize..3,
+    ) {
+        let label = |values: Value| json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": values}]});
+        let field = |value: &str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [value]}]});
+        let terms = [json!([label(json!(["a"]))]), json!([label(json!(["b"]))]), json!([label(json!(["a", "b"]))]),
+                     json!([label(json!(["a"])), label(json!(["b"]))]), json!([field("node")])];
+        let made = volumes.iter().enumerate().map(|(index, (size, affinity, _))| {
+            let mut spec = json!({"capacity": {"storage": format!("{size}Gi")}});
+            if let Some(terms) = terms.get(*affinity) {
+                spec["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});
+            }
+            volume(&format!("v{index:02}"), json!({"spec": spec}))
+        });
+        let made: Vec<Volume> = made.collect();
+        let mut shelf = shelf(made.clone());
+        for (volume, (_, _, leaves)) in made.iter().zip(&volumes) {
+            if *leaves {
+                shelf.remove(volume.name());
+                shelf.put(Arc::new(volume.clone()));
+            }
+        }
+        let labels: Pairs = [("zone", ["a", "b", "c"][zone])].into_iter().collect();
+        let asks = claim(json!({"spec": {"resources": {"requests": {"storage": format!("{wanted}Gi")}}}}));
+        let fitting = made.iter().filter(|volume| {
+            compatible::picked(&asks, volume).is_ok() && volume.reachable_from("node", &labels)
+        });
+        let best = fitting.min_by_key(|volume| (volume.capacity_bytes(), volume.name().to_owned()));
+        let best = best.map(|volume| volume.name().to_owned());
+        prop_assert_eq!(free(shelf.offer_on(&asks, On { name: "node", labels: &labels }, &BTreeSet::new())), best);
+        made.iter().for_each(|volume| shelf.remove(volume.name()));
+        prop_assert!(shelf.is_empty());
     }
 }

@@ -1,7 +1,9 @@
 //! What the claim, its class and the driver's abilities alone decide about a volume to be (spec sidecars 2.6, 2.7).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use api::class::TopologyTerm;
 use api::keys::parameter;
 use api::{AttributesClass, Claim, ClaimPhase, Class, ClassName, Grant, VolumeMode};
 
@@ -14,6 +16,7 @@ use super::source::{self, Content, Crossing, ModeChange, Normal, Origin, Wanted}
 use super::topology::{Immediate, Requirement, Strictness};
 use super::unfit::Unfit;
 use crate::decision::Lookup;
+use crate::migration;
 
 /// What the flags of the provisioner say about plans.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +72,7 @@ pub enum ReadOnly {
 }
 
 /// Everything an outline is made of.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     pub claim: &'a Claim,
     pub class: &'a Class,
@@ -89,11 +92,31 @@ pub struct Outline {
     pub attributes_class: String,
     /// Whether places count for this driver.
     pub placed: bool,
+    /// Where the class allows volumes, in the driver's words.
+    pub allowed: Vec<TopologyTerm>,
     plan: Plan,
 }
 
 /// Decides what can be decided without asking anybody.
 pub fn outline(seen: &Seen<'_>) -> Result<Outline, Unfit> {
+    match in_drivers_words(seen.class, seen.driver)? {
+        Cow::Borrowed(_) => outline_native(seen),
+        Cow::Owned(class) => outline_native(&Seen { class: &class, ..*seen }).map(|outline| {
+            let provisioner = seen.class.provisioner.to_string();
+            Outline { plan: Plan { provisioner, ..outline.plan }, ..outline }
+        }),
+    }
+}
+
+/// A class of the driver's own, or of the plugin that it took over from, in the driver's words (sidecars 2.6).
+pub fn in_drivers_words<'a>(class: &'a Class, driver: &str) -> Result<Cow<'a, Class>, Unfit> {
+    match *class.provisioner == *driver {
+        true => Ok(Cow::Borrowed(class)),
+        false => migration::class_to_csi(class).map(Cow::Owned).map_err(Unfit::Class),
+    }
+}
+
+fn outline_native(seen: &Seen<'_>) -> Result<Outline, Unfit> {
     let Seen { claim, class, driver, abilities, options, .. } = *seen;
     let wanted = match source::normalise(claim, options.crossing, seen.grants)? {
         Normal::Ours(wanted) => wanted,
@@ -138,7 +161,8 @@ pub fn outline(seen: &Seen<'_>) -> Result<Outline, Unfit> {
         topology: None,
         placed: options.topology == TopologyGate::On && abilities.contains(&Ability::Topology),
     };
-    Ok(Outline { wanted, attributes_class: attributes_class.to_owned(), placed: plan.placed, plan })
+    let (attributes_class, allowed) = (attributes_class.to_owned(), class.allowed_topologies.clone());
+    Ok(Outline { wanted, attributes_class, placed: plan.placed, allowed, plan })
 }
 
 fn driver_parameters(seen: &Seen<'_>) -> Result<BTreeMap<String, String>, Unfit> {

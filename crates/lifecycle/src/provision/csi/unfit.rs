@@ -6,6 +6,7 @@ use super::parameters::BadParameter;
 use super::secrets::BadSecret;
 use super::source::{BadSource, NoContent};
 use super::topology::NoPlace;
+use crate::migration::Untranslatable;
 
 /// Why a claim cannot have a volume of this driver as things are. Nothing was made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +15,8 @@ pub enum Unfit {
     Populator { group: String, kind: String, name: String },
     #[error(transparent)]
     Source(#[from] BadSource),
+    #[error("the class cannot be said in the driver's words: {0}")]
+    Class(Untranslatable),
     #[error(transparent)]
     Ability(#[from] Lacking),
     #[error("the claim has a selector; volumes that are made on demand cannot be selected by label")]
@@ -54,6 +57,7 @@ impl Unfit {
         match self {
             Unfit::Populator { .. } => Standing::Ignored,
             Unfit::Source(_)
+            | Unfit::Class(_)
             | Unfit::Ability(_)
             | Unfit::Selector
             | Unfit::NoRequest

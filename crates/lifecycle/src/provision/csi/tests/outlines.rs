@@ -21,7 +21,8 @@ fn sidecars_1_6_every_row_of_the_table_of_access_modes() {
     use AccessMode::{ReadOnlyMany as Rox, ReadWriteMany as Rwx, ReadWriteOnce as Rwo, ReadWriteOncePod as Rwop};
     let plain = Abilities::new();
     let fine = Abilities::from([Ability::SingleNodeMultiWriter]);
-    let rows: [(&[AccessMode], Result<Access, BadAccess>, Result<Access, BadAccess>); 9] = [
+    type Row<'a> = (&'a [AccessMode], Result<Access, BadAccess>, Result<Access, BadAccess>);
+    let rows: [Row<'_>; 9] = [
         (&[Rwop], Ok(Access::SingleNodeWriter), Ok(Access::SingleNodeSingleWriter)),
         (&[Rwop, Rwo], Err(BadAccess::PodAndMore), Err(BadAccess::PodAndMore)),
         (&[Rwx], Ok(Access::MultiNodeMultiWriter), Ok(Access::MultiNodeMultiWriter)),
@@ -211,4 +212,28 @@ fn a_plan_survives_being_stored_and_holds_no_value_of_a_secret() {
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
     assert!(text.contains("s-data-web-0") && text.len() < 700, "{} {text}", text.len());
+}
+
+#[test]
+fn sidecars_2_6_a_class_of_a_plugin_that_the_driver_took_over_is_said_in_its_words() {
+    let driver = "ebs.csi.aws.com";
+    let plugin = crate::migration::plugin_of(driver).unwrap();
+    let class: Class =
+        read(json!({"metadata": {"name": "fast"}, "provisioner": plugin, "parameters": {"fsType": "xfs"}}));
+    let (claim, abilities, options) = (claim(json!({})), all_abilities(), Options::default());
+    let seen = Seen {
+        claim: &claim,
+        class: &class,
+        volume_name: "v",
+        driver,
+        abilities: &abilities,
+        options: &options,
+        grants: &[],
+    };
+    let plan = outline::outline(&seen).unwrap().plan(Findings::default());
+    assert_eq!((plan.driver.as_str(), plan.provisioner.as_str()), (driver, plugin.as_str()));
+    assert_eq!(plan.shape, Shape::Mount { fstype: Some("xfs".to_owned()) });
+    let strange = Class { provisioner: "nobody.example.com".into(), ..class.clone() };
+    let unfit = outline::outline(&Seen { class: &strange, ..seen }).unwrap_err();
+    assert_eq!(unfit.standing(), Standing::Wrong);
 }

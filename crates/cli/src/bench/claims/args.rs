@@ -1,0 +1,78 @@
+//! What `orlop bench claims` takes.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use runtime::args::{KubeArgs, parse_duration};
+
+/// Creates claims, waits until they are bound, deletes them, waits until they and their volumes are gone, and says how
+/// long each took. Works on any cluster; the run has a namespace of its own and leaves nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("how").required(true))]
+pub(in crate::bench) struct Args {
+    #[command(flatten)]
+    pub(super) kube: KubeArgs,
+    /// Claims to create.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 1000)]
+    pub(super) count: usize,
+    /// Class of the claims. It must bind at once and delete its volumes.
+    #[arg(long, value_name = "NAME", group = "how")]
+    pub(super) class: Option<String>,
+    /// Make a class of this provisioner for the run.
+    #[arg(long, value_name = "NAME", group = "how")]
+    pub(super) provisioner: Option<String>,
+    /// Make volumes by hand first, and measure how claims find them.
+    #[arg(long = "static", group = "how")]
+    pub(super) by_hand: bool,
+    /// Volumes to make with --static, if there shall be more than claims.
+    #[arg(long, value_name = "N", requires = "by_hand")]
+    pub(super) volumes: Option<usize>,
+    /// Size of each claim.
+    #[arg(long, value_name = "QUANTITY", default_value = "1Mi")]
+    pub(super) size: String,
+    /// Requests under way at once.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub(super) concurrency: usize,
+    /// How long each part may take.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    pub(super) timeout: Duration,
+    /// Wait for Enter before deleting, to look at the cluster meanwhile.
+    #[arg(long)]
+    pub(super) pause: bool,
+    /// Form of the result.
+    #[arg(long, short, value_enum, value_name = "FORM", default_value = "text")]
+    pub(super) output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Output {
+    Text,
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  orlop bench claims --class fast -n 500 --size 1Gi
+  orlop bench claims --provisioner local.csi.orlop.dev --concurrency 64 -o json
+  orlop bench claims --static -n 10000 --volumes 100000";
+
+impl Args {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        if self.count == 0 || self.concurrency == 0 {
+            bail!("--count and --concurrency must be at least 1");
+        }
+        if self.volumes.is_some_and(|volumes| volumes < self.count) {
+            bail!("--volumes must be at least --count ({}), or some claims would find none", self.count);
+        }
+        if let Err(error) = api::Amount::parse(&self.size) {
+            bail!("--size {:?}: {error}; write a quantity such as 1Gi", self.size);
+        }
+        Ok(())
+    }
+
+    /// Volumes to make by hand; none for claims that are provisioned.
+    pub(super) fn volumes(&self) -> usize {
+        if self.by_hand { self.volumes.unwrap_or(self.count) } else { 0 }
+    }
+}

@@ -1,0 +1,258 @@
+//! When each claim and its volume came how far, as the watch shows it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::{Claim, ClaimPhase, Object as _, Volume};
+use runtime::client::Selection;
+use runtime::{Cache, Caches, Change};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+/// How long removals are collected before they are looked at.
+const CROWD: Duration = Duration::from_millis(50);
+
+/// How far a claim can come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moment {
+    Bound,
+    ClaimGone,
+    VolumeGone,
+}
+
+/// What is known about everything that was made. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Ledger {
+    claims: Cache<Claim>,
+    volumes: Cache<Volume>,
+    namespace: Arc<str>,
+    book: Arc<Mutex<Book>>,
+    counts: watch::Sender<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    claims: Vec<Times>,
+    /// Volumes that are waited for, with the moment their end was asked for.
+    volumes: BTreeMap<Box<str>, VolumeTimes>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Times {
+    volume: Box<str>,
+    sent: Option<Instant>,
+    bound: Option<Instant>,
+    deleted: Option<Instant>,
+    gone: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct VolumeTimes {
+    deleted: Option<Instant>,
+    gone: Option<Instant>,
+}
+
+/// How many came so far, and when the last one did.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    count: usize,
+    last: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    bound: Tally,
+    claims_gone: Tally,
+    volumes_gone: Tally,
+}
+
+impl Counts {
+    fn of(&self, moment: Moment) -> &Tally {
+        match moment {
+            Moment::Bound => &self.bound,
+            Moment::ClaimGone => &self.claims_gone,
+            Moment::VolumeGone => &self.volumes_gone,
+        }
+    }
+
+    fn of_mut(&mut self, moment: Moment) -> &mut Tally {
+        match moment {
+            Moment::Bound => &mut self.bound,
+            Moment::ClaimGone => &mut self.claims_gone,
+            Moment::VolumeGone => &mut self.volumes_gone,
+        }
+    }
+}
+
+/// The name of a claim by its number.
+pub(super) fn claim_name(number: usize) -> String {
+    format!("claim-{number:06}")
+}
+
+fn number_of(name: &str) -> Option<usize> {
+    name.strip_prefix("claim-")?.parse().ok()
+}
+
+impl Ledger {
+    /// Notes what happens to the claims of `namespace` and to their volumes.
+    pub(super) fn follow(caches: &Caches, namespace: &str, count: usize) -> Self {
+        let selection = Selection { namespace: Some(namespace.to_owned()), ..Selection::default() };
+        let ledger = Self {
+            claims: caches.selected(selection),
+            volumes: caches.of(),
+            namespace: namespace.into(),
+            book: Arc::new(Mutex::new(Book { claims: vec![Times::default(); count], ..Book::default() })),
+            counts: watch::Sender::new(Counts::default()),
+        };
+        let (book, counts) = (ledger.book.clone(), ledger.counts.clone());
+        ledger.claims.subscribe(move |change| {
+            let change = lock(&book).claim(change);
+            note(&counts, change);
+        });
+        let (book, counts) = (ledger.book.clone(), ledger.counts.clone());
+        ledger.volumes.subscribe(move |change| {
+            if let Change::Removed(volume) = change {
+                match lock(&book).volume_gone(volume.key().name()) {
+                    Some(change) => note(&counts, Some(change)),
+                    // Not one that is counted, yet maybe one that is waited for.
+                    None => counts.send_modify(|_| {}),
+                }
+            }
+        });
+        ledger
+    }
+
+    /// The creation of a claim is sent now.
+    pub(super) fn creating(&self, number: usize) -> Instant {
+        let now = Instant::now();
+        if let Some(times) = lock(&self.book).claims.get_mut(number) {
+            times.sent = Some(now);
+        }
+        now
+    }
+
+    /// The deletion of a claim is sent now, and with it that of the volume it is bound to.
+    pub(super) fn deleting(&self, number: usize) -> Instant {
+        let now = Instant::now();
+        let mut book = lock(&self.book);
+        let Book { claims, volumes } = &mut *book;
+        if let Some(times) = claims.get_mut(number) {
+            times.deleted = Some(now);
+            if let Some(volume) = volumes.get_mut(&times.volume) {
+                volume.deleted = Some(now);
+            }
+        }
+        now
+    }
+
+    /// The deletion of a volume is sent now.
+    pub(super) fn deleting_volume(&self, name: &str) -> Instant {
+        let now = Instant::now();
+        lock(&self.book).volumes.insert(name.into(), VolumeTimes { deleted: Some(now), gone: None });
+        now
+    }
+
+    /// Waits until so many came so far. Gives the time of the last one.
+    pub(super) async fn reached(&self, moment: Moment, count: usize) -> Instant {
+        let mut counts = self.counts.subscribe();
+        // The sender lives as long as `self`, so that this does not fail; and if it did, now is the best answer.
+        let reached = counts.wait_for(|counts| counts.of(moment).count >= count).await;
+        reached.ok().and_then(|counts| counts.of(moment).last).unwrap_or_else(Instant::now)
+    }
+
+    /// Waits until no claim and no volume of the run is left.
+    pub(super) async fn emptied(&self) {
+        let mut removals = self.counts.subscribe();
+        while !(self.claims_left().is_empty() && self.volumes_left().is_empty()) {
+            // The sender lives as long as `self`.
+            let _ = removals.changed().await;
+            // Removals come in crowds, and looking costs a walk over all volumes.
+            sleep(CROWD).await;
+        }
+    }
+
+    /// How long each took to come so far.
+    pub(super) fn latencies(&self, moment: Moment) -> Vec<Duration> {
+        let book = lock(&self.book);
+        let took = |from: Option<Instant>, to: Option<Instant>| Some(to?.saturating_duration_since(from?));
+        match moment {
+            Moment::Bound => book.claims.iter().filter_map(|times| took(times.sent, times.bound)).collect(),
+            Moment::ClaimGone => book.claims.iter().filter_map(|times| took(times.deleted, times.gone)).collect(),
+            Moment::VolumeGone => book.volumes.values().filter_map(|times| took(times.deleted, times.gone)).collect(),
+        }
+    }
+
+    /// Claims of the run that still exist.
+    pub(super) fn claims_left(&self) -> Vec<Arc<Claim>> {
+        self.claims.walk().collect()
+    }
+
+    /// Volumes of the run that still exist: made for it, or bound by one of its claims.
+    pub(super) fn volumes_left(&self) -> Vec<Arc<Volume>> {
+        let ours = |volume: &Arc<Volume>| {
+            let claimed = volume.claim.as_ref().is_some_and(|claim| claim.key.namespace() == Some(&*self.namespace));
+            claimed || volume.key().name().starts_with(&*self.namespace)
+        };
+        self.volumes.walk().filter(ours).collect()
+    }
+
+    /// What is missing, for a message.
+    pub(super) fn complaint(&self, moment: Moment, count: usize) -> String {
+        let reached = self.counts.borrow().of(moment).count;
+        match moment {
+            Moment::Bound => {
+                let pending = self.claims.walk().find(|claim| claim.phase != ClaimPhase::Bound);
+                let example = pending.map(|claim| format!("; {} is {}", claim.key(), claim.phase.name()));
+                format!("{reached} of {count} claims are bound{}", example.unwrap_or_default())
+            }
+            Moment::ClaimGone => format!("{reached} of {count} claims are gone"),
+            Moment::VolumeGone => {
+                let left = self.volumes_left().into_iter().next();
+                let example = left.map(|volume| format!("; {} is {}", volume.key().name(), volume.phase.name()));
+                format!("{reached} of {count} volumes are gone{}", example.unwrap_or_default())
+            }
+        }
+    }
+}
+
+fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    // Every change of the book is one assignment.
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn note(counts: &watch::Sender<Counts>, moment: Option<(Moment, Instant)>) {
+    let Some((moment, at)) = moment else { return };
+    counts.send_modify(|counts| {
+        let tally = counts.of_mut(moment);
+        *tally = Tally { count: tally.count + 1, last: Some(at) };
+    });
+}
+
+impl Book {
+    fn claim(&mut self, change: &Change<Claim>) -> Option<(Moment, Instant)> {
+        let claim = change.object();
+        let times = self.claims.get_mut(number_of(claim.name())?)?;
+        let now = Instant::now();
+        match change.after() {
+            None => {
+                times.gone = Some(now);
+                Some((Moment::ClaimGone, now))
+            }
+            Some(claim) if claim.phase == ClaimPhase::Bound && times.bound.is_none() => {
+                times.bound = Some(now);
+                times.volume = claim.volume_name.clone();
+                self.volumes.insert(claim.volume_name.clone(), VolumeTimes::default());
+                Some((Moment::Bound, now))
+            }
+            Some(_) => None,
+        }
+    }
+
+    fn volume_gone(&mut self, name: &str) -> Option<(Moment, Instant)> {
+        let now = Instant::now();
+        let times = self.volumes.get_mut(name)?;
+        times.gone = Some(now);
+        Some((Moment::VolumeGone, now))
+    }
+}

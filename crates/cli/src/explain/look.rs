@@ -1,0 +1,223 @@
+//! Looks at a cluster: what stands around one claim or volume, all at once, as far as it may be read.
+
+use api::keys::label;
+use api::object::UnixSeconds;
+use api::{Claim, ConfigMap, DataSource, Event, Grant, Key, Kind, Object, Snapshot, Uid, Volume, Word};
+use lifecycle::explain::{Begun, Listing, Picture};
+use runtime::client::{Error, Selection};
+use runtime::{Client, Clock};
+use serde::Deserialize;
+
+/// Objects per page.
+const PAGE: u32 = 500;
+
+/// One look at a cluster.
+pub(super) struct Eye<'a> {
+    client: &'a Client,
+    now: UnixSeconds,
+}
+
+impl<'a> Eye<'a> {
+    pub(super) fn new(client: &'a Client, clock: &dyn Clock) -> Self {
+        Self { client, now: UnixSeconds(clock.now().as_second()) }
+    }
+
+    /// What stands around a claim. A claim that has its volume needs less of it.
+    pub(super) async fn around_claim(&self, claim: &Claim) -> Picture {
+        let namespace = Key::cluster(claim.namespace());
+        let here = Selection { namespace: Some(claim.namespace().to_owned()), ..Selection::default() };
+        let all = Selection::default();
+        let (open, going) = (claim.volume_name.is_empty(), claim.meta.is_deleting());
+        let (claims, volumes, classes, pods, events, namespaces) = tokio::join!(
+            self.list(&here),
+            self.volumes_for(claim),
+            self.list_if(open, &all),
+            self.list(&here),
+            self.list(&here),
+            self.one(&namespace),
+        );
+        let (nodes, csi_nodes, drivers, attachments, leases) = tokio::join!(
+            self.list_if(open || going, &all),
+            self.list_if(open, &all),
+            self.list_if(open, &all),
+            self.list(&all),
+            self.list_if(open || going, &all),
+        );
+        let (capacities, intents, snapshots) = tokio::join!(
+            self.list_if(open, &all),
+            self.intents(open),
+            self.list_if(open && claim.source.is_some() || going, &here),
+        );
+        let mut picture = Picture {
+            now: self.now,
+            claims,
+            volumes,
+            classes,
+            pods,
+            nodes,
+            csi_nodes,
+            drivers,
+            attachments,
+            capacities,
+            leases,
+            events,
+            snapshots,
+            intents,
+            namespaces,
+            ..Picture::default()
+        };
+        if let Some(source) = &claim.source {
+            self.source_elsewhere(&mut picture, claim, source).await;
+        }
+        picture
+    }
+
+    /// What stands around a volume.
+    pub(super) async fn around_volume(&self, volume: &Volume) -> Picture {
+        let claim = volume.claim.as_ref().map(|reference| reference.key.clone());
+        let there = claim.as_ref().and_then(Key::namespace).unwrap_or_default();
+        let in_namespace = Selection { namespace: Some(there.to_owned()), ..Selection::default() };
+        let about = format!("involvedObject.kind={},involvedObject.name={}", Kind::VOLUME.kind, volume.name());
+        let events = Selection { fields: Some(about), ..Selection::default() };
+        let all = Selection::default();
+        let (claims, classes, pods, nodes, csi_nodes) = tokio::join!(
+            self.maybe_one(claim.as_ref()),
+            self.list(&all),
+            self.list_if(!there.is_empty(), &in_namespace),
+            self.list(&all),
+            self.list(&all),
+        );
+        let (drivers, attachments, leases, events) =
+            tokio::join!(self.list(&all), self.list(&all), self.list(&all), self.list::<Event>(&events));
+        Picture {
+            now: self.now,
+            claims,
+            volumes: Listing::Seen(vec![volume.clone()]),
+            classes,
+            pods,
+            nodes,
+            csi_nodes,
+            drivers,
+            attachments,
+            leases,
+            events,
+            ..Picture::default()
+        }
+    }
+
+    /// What stands where a claim should be.
+    pub(super) async fn around_missing(&self, key: &Key) -> Picture {
+        let here = Selection { namespace: key.namespace().map(str::to_owned), ..Selection::default() };
+        let namesakes = Selection { fields: Some(format!("metadata.name={}", key.name())), ..Selection::default() };
+        let (pods, events, quotas, claims) =
+            tokio::join!(self.list(&here), self.list(&here), self.list(&here), self.list(&namesakes));
+        Picture { now: self.now, pods, events, quotas, claims, ..Picture::default() }
+    }
+
+    /// All volumes for a claim that still looks for one; else the one it names.
+    async fn volumes_for(&self, claim: &Claim) -> Listing<Volume> {
+        match &*claim.volume_name {
+            "" => self.list(&Selection::default()).await,
+            name => self.one(&Key::cluster(name)).await,
+        }
+    }
+
+    /// A data source in another namespace, and the grants there.
+    async fn source_elsewhere(&self, picture: &mut Picture, claim: &Claim, source: &DataSource) {
+        let Some(namespace) = source.namespace.as_deref().filter(|namespace| *namespace != claim.namespace()) else {
+            return;
+        };
+        let key = Key::namespaced(namespace, &source.name);
+        let there = Selection { namespace: Some(namespace.to_owned()), ..Selection::default() };
+        let (claims, snapshots, grants) =
+            tokio::join!(self.one::<Claim>(&key), self.one::<Snapshot>(&key), self.list::<Grant>(&there));
+        picture.grants = grants;
+        join(&mut picture.claims, claims);
+        join(&mut picture.snapshots, snapshots);
+    }
+
+    async fn list<T: Object>(&self, selection: &Selection) -> Listing<T> {
+        let mut items = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            match self.client.list(T::KIND, selection, PAGE, next.as_deref()).await {
+                Ok(page) => {
+                    items.extend(page.items);
+                    match page.next {
+                        Some(token) => next = Some(token),
+                        None => return Listing::Seen(items),
+                    }
+                }
+                Err(error) => return unseen(error),
+            }
+        }
+    }
+
+    async fn list_if<T: Object>(&self, wanted: bool, selection: &Selection) -> Listing<T> {
+        if wanted { self.list(selection).await } else { Listing::NotAsked }
+    }
+
+    /// One object as a listing of itself, for questions about it alone.
+    async fn one<T: Object>(&self, key: &Key) -> Listing<T> {
+        match self.client.get(T::KIND, key).await {
+            Ok(object) => Listing::Seen(vec![object]),
+            Err(Error::NotFound { .. }) => Listing::Seen(Vec::new()),
+            Err(error) => unseen(error),
+        }
+    }
+
+    async fn maybe_one<T: Object>(&self, key: Option<&Key>) -> Listing<T> {
+        match key {
+            Some(key) => self.one(key).await,
+            None => Listing::NotAsked,
+        }
+    }
+
+    /// What provisioners of ours have begun and not ended.
+    async fn intents(&self, wanted: bool) -> Listing<Begun> {
+        let selection = Selection { labels: Some(label::INTENTS.text().to_owned()), ..Selection::default() };
+        match self.list_if::<ConfigMap>(wanted, &selection).await {
+            Listing::Seen(pages) => Listing::Seen(pages.iter().flat_map(begun).collect()),
+            Listing::NotAsked => Listing::NotAsked,
+            Listing::NotAllowed => Listing::NotAllowed,
+            Listing::NotServed => Listing::NotServed,
+            Listing::Failed(why) => Listing::Failed(why),
+        }
+    }
+}
+
+fn unseen<T>(error: Error) -> Listing<T> {
+    match error {
+        Error::Forbidden { .. } => Listing::NotAllowed,
+        Error::NotFound { .. } => Listing::NotServed,
+        error => Listing::Failed(error.to_string()),
+    }
+}
+
+/// Adds what was seen elsewhere. What could not be seen there makes the whole uncertain.
+fn join<T>(all: &mut Listing<T>, more: Listing<T>) {
+    match (&mut *all, more) {
+        (Listing::Seen(items), Listing::Seen(found)) => items.extend(found),
+        (Listing::NotAsked | Listing::NotServed, more) => *all = more,
+        (Listing::Seen(_), Listing::NotAsked | Listing::NotServed) => {}
+        (Listing::Seen(_), more) => *all = more,
+        (Listing::NotAllowed | Listing::Failed(_), _) => {}
+    }
+}
+
+/// The part of a journal's entry that says what was begun. One that cannot be read is left to its provisioner.
+#[derive(Deserialize)]
+struct Entry {
+    volume: Box<str>,
+    #[serde(default)]
+    node: Option<Box<str>>,
+}
+
+fn begun(page: &ConfigMap) -> Vec<Begun> {
+    let by = Word::new(page.meta.label(label::INTENTS).unwrap_or_default());
+    let entries = page.data.iter().flatten().filter_map(|(uid, text)| {
+        let entry: Entry = serde_json::from_str(text).ok()?;
+        Some(Begun { claim: Uid::from(&**uid), by: by.clone(), volume: entry.volume, node: entry.node })
+    });
+    entries.collect()
+}

@@ -1,0 +1,289 @@
+//! Reasons that no controller of ours gives, because it is not theirs to decide: a pod that nobody schedules, a provisioner
+//! that does not run, a finalizer of somebody else.
+
+use std::fmt;
+
+use api::Amount;
+
+use super::source::Problem;
+use super::text::Age;
+use crate::decision::{Reason, Standing};
+use crate::outcome::{Call, Code, Outcome, Retry, outcome};
+
+/// What was found around a claim or a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// What decides could not be looked at.
+    Blind {
+        what: &'static str,
+    },
+    /// The claim says that it is bound, and its volume could not be looked at.
+    SaidBound {
+        volume: Box<str>,
+    },
+    NamespaceGoing {
+        namespace: Box<str>,
+    },
+    /// The binder's lease ran out.
+    BinderSilent {
+        lease: Box<str>,
+        seconds: i64,
+    },
+    /// What keeps a pod and the claim waiting for each other.
+    Pod {
+        pod: Box<str>,
+        why: PodTrouble,
+    },
+    AttachFailed {
+        node: Box<str>,
+        message: Box<str>,
+    },
+    ProvisionerAbsent {
+        name: Box<str>,
+    },
+    /// It ran, and its lease ran out.
+    ProvisionerSilent {
+        name: Box<str>,
+        lease: Box<str>,
+        seconds: i64,
+    },
+    /// The driver is installed, and nothing shows whether its provisioner runs.
+    ProvisionerUnseen {
+        name: Box<str>,
+    },
+    ProvisionerRuns {
+        name: Box<str>,
+    },
+    CallFailed {
+        call: Call,
+        code: Code,
+        message: Box<str>,
+    },
+    NodeGone {
+        node: Box<str>,
+    },
+    NodeLacksDriver {
+        node: Box<str>,
+        driver: Box<str>,
+    },
+    TopologyKeyMissing {
+        node: Box<str>,
+        key: Box<str>,
+    },
+    /// The class allows no place where there is a node, or not the chosen one.
+    TopologyExcludes {
+        class: Box<str>,
+        node: Option<Box<str>>,
+    },
+    NoRoom {
+        class: Box<str>,
+        asked: Amount,
+        largest: Option<Amount>,
+    },
+    Source {
+        kind: Box<str>,
+        name: Box<str>,
+        problem: Problem,
+    },
+    FinalizersLeft {
+        finalizers: Vec<Box<str>>,
+    },
+}
+
+/// What is the matter with a pod that uses, or should use, a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PodTrouble {
+    /// It was given a node past the scheduler, which therefore never chooses a volume.
+    Pinned {
+        node: Box<str>,
+    },
+    Gated,
+    Refused {
+        message: Box<str>,
+    },
+    /// No scheduler has said anything about it.
+    Unnoticed {
+        scheduler: Box<str>,
+    },
+    /// It keeps a claim that is being deleted.
+    Holds,
+    /// The same, though it has ended.
+    HoldsEnded,
+    NotStarted {
+        message: Box<str>,
+    },
+    AttachedElsewhere {
+        node: Box<str>,
+    },
+}
+
+impl PodTrouble {
+    fn write(&self, f: &mut fmt::Formatter<'_>, pod: &str) -> fmt::Result {
+        match self {
+            Self::Pinned { node } => write!(
+                f,
+                "pod {pod:?} has spec.nodeName {node:?}, so the scheduler passes it over and the claim is never given a volume"
+            ),
+            Self::Gated => write!(f, "pod {pod:?} has scheduling gates, so no node is chosen for it"),
+            Self::Refused { message } => write!(f, "pod {pod:?} cannot be scheduled: {message}"),
+            Self::Unnoticed { scheduler } => {
+                write!(f, "no scheduler has said anything about pod {pod:?}, which asks for scheduler {scheduler:?}")
+            }
+            Self::Holds => write!(f, "pod {pod:?} uses the claim"),
+            Self::HoldsEnded => {
+                write!(f, "pod {pod:?} has ended and still counts as a user, for as long as the pod object exists")
+            }
+            Self::NotStarted { message } => write!(f, "pod {pod:?} cannot use the volume: {message}"),
+            Self::AttachedElsewhere { node } => {
+                write!(f, "pod {pod:?} waits until the volume is detached from node {node:?}")
+            }
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Pinned { .. } => "pod_pinned",
+            Self::Gated => "pod_gated",
+            Self::Refused { .. } => "pod_refused",
+            Self::Unnoticed { .. } => "pod_unnoticed",
+            Self::Holds | Self::HoldsEnded => "pod_holds",
+            Self::NotStarted { .. } => "pod_not_started",
+            Self::AttachedElsewhere { .. } => "attached_elsewhere",
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        match self {
+            Self::Pinned { .. } | Self::Gated => Standing::Stuck,
+            Self::Refused { .. }
+            | Self::Unnoticed { .. }
+            | Self::Holds
+            | Self::HoldsEnded
+            | Self::NotStarted { .. }
+            | Self::AttachedElsewhere { .. } => Standing::Waiting,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blind { what } => write!(f, "why is not known, because {what} could not be looked at"),
+            Self::SaidBound { volume } => {
+                write!(f, "the claim says that it is bound to volume {volume:?}, which could not be looked at")
+            }
+            Self::NamespaceGoing { namespace } => write!(f, "namespace {namespace:?} is being deleted"),
+            Self::BinderSilent { lease, seconds } => {
+                write!(f, "the volume binder does not run: its lease {lease} was last renewed {} ago", Age(*seconds))
+            }
+            Self::Pod { pod, why } => why.write(f, pod),
+            Self::AttachFailed { node, message } => {
+                write!(f, "the volume cannot be attached to or detached from node {node:?}: {message}")
+            }
+            Self::ProvisionerAbsent { name } => {
+                write!(f, "nobody makes volumes: nothing in this cluster goes by the name {name:?}")
+            }
+            Self::ProvisionerSilent { name, lease, seconds } => {
+                write!(f, "provisioner {name:?} does not run: its lease {lease} was last renewed {} ago", Age(*seconds))
+            }
+            Self::ProvisionerUnseen { name } => {
+                write!(
+                    f,
+                    "the driver of provisioner {name:?} is known here, and nothing shows that its provisioner runs"
+                )
+            }
+            Self::ProvisionerRuns { name } => {
+                write!(f, "provisioner {name:?} runs, and works on it or has not come to it yet")
+            }
+            Self::CallFailed { call, code: Code::None, message } => write!(f, "{} failed: {message}", name(*call)),
+            Self::CallFailed { call, code, message } => write!(f, "{} failed with {code}: {message}", name(*call)),
+            Self::NodeGone { node } => {
+                write!(f, "node {node:?}, which was chosen for the claim, does not exist any more")
+            }
+            Self::NodeLacksDriver { node, driver } => {
+                write!(f, "driver {driver:?} is not registered on node {node:?}, which was chosen for the claim")
+            }
+            Self::TopologyKeyMissing { node, key } => {
+                write!(f, "node {node:?} lacks the label {key:?}, by which its driver says where a volume may be")
+            }
+            Self::TopologyExcludes { class, node: Some(node) } => {
+                write!(
+                    f,
+                    "the allowedTopologies of class {class:?} exclude node {node:?}, which was chosen for the claim"
+                )
+            }
+            Self::TopologyExcludes { class, node: None } => {
+                write!(f, "no node is where the allowedTopologies of class {class:?} allow a volume")
+            }
+            Self::NoRoom { class, asked, largest: Some(largest) } => {
+                write!(f, "class {class:?} has no room for {asked}: the largest volume that fits anywhere is {largest}")
+            }
+            Self::NoRoom { class, asked, largest: None } => {
+                write!(f, "class {class:?} has no room for {asked}: no capacity was published for it")
+            }
+            Self::Source { kind, name, problem } => write!(f, "the content comes from {kind} {name:?}, {problem}"),
+            Self::FinalizersLeft { finalizers } => write!(f, "the object is kept by {}", finalizers.join(", ")),
+        }
+    }
+}
+
+/// The call's name in the CSI specification, as far as explanations meet it.
+fn name(call: Call) -> &'static str {
+    match call {
+        Call::DeleteVolume => "DeleteVolume",
+        _ => "CreateVolume",
+    }
+}
+
+impl Reason for Finding {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Blind { .. } => "not_allowed",
+            Self::SaidBound { .. } => "said_bound",
+            Self::NamespaceGoing { .. } => "namespace_going",
+            Self::BinderSilent { .. } => "binder_silent",
+            Self::Pod { why, .. } => why.code(),
+            Self::AttachFailed { .. } => "attach_failed",
+            Self::ProvisionerAbsent { .. } => "provisioner_absent",
+            Self::ProvisionerSilent { .. } => "provisioner_silent",
+            Self::ProvisionerUnseen { .. } => "provisioner_unseen",
+            Self::ProvisionerRuns { .. } => "provisioner_runs",
+            Self::CallFailed { .. } => "call_failed",
+            Self::NodeGone { .. } => "node_gone",
+            Self::NodeLacksDriver { .. } => "node_lacks_driver",
+            Self::TopologyKeyMissing { .. } => "topology_key_missing",
+            Self::TopologyExcludes { .. } => "topology_excludes",
+            Self::NoRoom { .. } => "no_room",
+            Self::Source { .. } => "source",
+            Self::FinalizersLeft { .. } => "finalizers_left",
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        match self {
+            Self::SaidBound { .. } => Standing::Settled,
+            Self::BinderSilent { .. }
+            | Self::ProvisionerAbsent { .. }
+            | Self::ProvisionerSilent { .. }
+            | Self::TopologyKeyMissing { .. }
+            | Self::TopologyExcludes { .. }
+            | Self::NoRoom { .. }
+            | Self::NodeGone { .. } => Standing::Stuck,
+            Self::Blind { .. }
+            | Self::NamespaceGoing { .. }
+            | Self::AttachFailed { .. }
+            | Self::ProvisionerUnseen { .. }
+            | Self::ProvisionerRuns { .. }
+            | Self::NodeLacksDriver { .. }
+            | Self::FinalizersLeft { .. } => Standing::Waiting,
+            Self::Pod { why, .. } => why.standing(),
+            Self::Source { problem, .. } => problem.standing(),
+            Self::CallFailed { call, code, .. } => match outcome(*call, *code) {
+                Outcome::Refused(Retry::Changed) => Standing::Stuck,
+                Outcome::Refused(Retry::Later | Retry::Elsewhere) | Outcome::Unknown | Outcome::Done => {
+                    Standing::Waiting
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Explain: why a claim or a volume is where it is, in a person's words, with the evidence and what to do.
+//!
+//! The reasons are not invented here. What a [`Picture`] of the cluster shows is given to the very functions that the
+//! controllers use, and their reason begins the answer. `explain` follows it: whom the claim waits for, whom that one waits
+//! for, what was seen of each, and what a person can do. Where no controller of ours decides (a pod that nobody schedules, a
+//! provisioner that does not run) the reason is a [`Finding`].
+//!
+//! # Invariants
+//! 1. No second opinion: a link of the chain carries the code, the standing and the sentence of a decision's reason.
+//! 2. Every reason has its evidence and its fix in a total match, so that a new reason does not compile without them.
+//! 3. What could not be looked at is said, and never taken for absent ([`Listing`]).
+
+mod advice;
+mod around;
+mod bind;
+mod finding;
+mod going;
+mod missing;
+mod near;
+mod picture;
+mod place;
+mod pods;
+mod presence;
+mod provision;
+mod release;
+mod scheduled;
+mod source;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use api::{Claim, Key, Volume};
+
+pub use finding::{Finding, PodTrouble};
+pub use missing::missing;
+pub use picture::{Begun, Listing, Picture, Unseen};
+
+use crate::decision::{Reason, Standing};
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    pub subject: Subject,
+    /// As `kubectl get` shows it: the phase, or `Terminating`.
+    pub state: &'static str,
+    /// The whole answer in one sentence: the link that matters most.
+    pub sentence: String,
+    /// The worst of the chain's.
+    pub standing: Standing,
+    /// Who waits for whom, the subject first. Never empty.
+    pub chain: Vec<Link>,
+    /// What to do, the most useful first. Empty when there is nothing to do.
+    pub fix: Vec<String>,
+    /// What could not be looked at, so that the answer may be less than the truth.
+    pub unseen: Vec<Unseen>,
+}
+
+impl Explanation {
+    /// Whether all is as it should be.
+    pub fn healthy(&self) -> bool {
+        self.standing == Standing::Settled && !matches!(self.state, "Terminating" | "Lost" | "Failed")
+    }
+}
+
+/// One who waits, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub subject: Subject,
+    /// How many wait between the explained object and this one; those of one depth wait beside each other.
+    pub depth: usize,
+    /// Which decision gave the reason.
+    pub step: Step,
+    /// The reason's code, unique within its step.
+    pub code: &'static str,
+    pub standing: Standing,
+    pub sentence: String,
+    /// What was seen that shows it.
+    pub evidence: Vec<String>,
+    fix: Vec<String>,
+}
+
+/// Somebody in a chain: mostly an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// The kind of the object, or `Provisioner`.
+    pub kind: &'static str,
+    pub namespace: Option<Box<str>>,
+    pub name: Box<str>,
+}
+
+impl Subject {
+    fn of(kind: &'static str, key: &Key) -> Self {
+        Self { kind, namespace: key.namespace().map(Into::into), name: key.name().into() }
+    }
+
+    fn claim(key: &Key) -> Self {
+        Self::of(api::Kind::CLAIM.kind, key)
+    }
+
+    fn volume(name: &str) -> Self {
+        Self::of(api::Kind::VOLUME.kind, &Key::cluster(name))
+    }
+
+    fn provisioner(name: &str) -> Self {
+        Self::of("Provisioner", &Key::cluster(name))
+    }
+}
+
+/// The decision that a reason comes from: a module of this crate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Bind,
+    Provision,
+    /// A creation that was begun.
+    Intent,
+    Release,
+    /// The end of what a volume is made of.
+    Delete,
+    Protect,
+    Ephemeral,
+    Schedule,
+    /// What no controller of ours decides.
+    Around,
+}
+
+impl Step {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bind => "bind",
+            Self::Provision => "provision",
+            Self::Intent => "intent",
+            Self::Release => "release",
+            Self::Delete => "delete",
+            Self::Protect => "protect",
+            Self::Ephemeral => "ephemeral",
+            Self::Schedule => "schedule",
+            Self::Around => "around",
+        }
+    }
+}
+
+/// Explains a claim.
+pub fn claim(picture: &Picture, claim: &Claim) -> Explanation {
+    let mut trail = Trail::new(picture);
+    let state = match claim.meta.is_deleting() {
+        true => {
+            going::claim(&mut trail, claim);
+            "Terminating"
+        }
+        false => {
+            bind::claim(&mut trail, claim);
+            around::namespace(&mut trail, claim);
+            claim.phase.name()
+        }
+    };
+    trail.end(Subject::claim(claim.key()), state)
+}
+
+/// Explains a volume.
+pub fn volume(picture: &Picture, volume: &Volume) -> Explanation {
+    let mut trail = Trail::new(picture);
+    let state = match volume.meta.is_deleting() {
+        true => {
+            going::volume(&mut trail, volume);
+            "Terminating"
+        }
+        false => volume.phase.name(),
+    };
+    // What the binder says of a volume stands beside what holds it.
+    trail.depth = 0;
+    release::volume(&mut trail, volume);
+    trail.end(Subject::volume(volume.name()), state)
+}
+
+/// A chain that is being followed.
+struct Trail<'a> {
+    picture: &'a Picture,
+    links: Vec<Link>,
+    depth: usize,
+}
+
+/// What is told about a reason beside the reason itself.
+#[derive(Debug, Default)]
+struct Told {
+    evidence: Vec<String>,
+    fix: Vec<String>,
+}
+
+impl Told {
+    fn evidence(evidence: impl IntoIterator<Item = String>) -> Self {
+        Self { evidence: evidence.into_iter().collect(), fix: Vec::new() }
+    }
+
+    fn fixed(mut self, fix: impl IntoIterator<Item = String>) -> Self {
+        self.fix.extend(fix);
+        self
+    }
+}
+
+impl<'a> Trail<'a> {
+    fn new(picture: &'a Picture) -> Self {
+        Self { picture, links: Vec::new(), depth: 0 }
+    }
+
+    /// What is pushed from now on is what the last link waits for.
+    fn deeper(&mut self) {
+        self.depth += 1;
+    }
+
+    fn push(&mut self, subject: Subject, step: Step, reason: &dyn Reason, told: Told) {
+        self.links.push(Link {
+            subject,
+            depth: self.depth,
+            step,
+            code: reason.code(),
+            standing: reason.standing(),
+            sentence: text::plain(&reason.to_string()),
+            evidence: told.evidence.iter().map(|line| text::plain(line)).collect(),
+            fix: told.fix,
+        });
+    }
+
+    fn find(&mut self, subject: Subject, finding: &Finding, evidence: Vec<String>) {
+        let told = Told { evidence, fix: finding.fix() };
+        self.push(subject, Step::Around, finding, told);
+    }
+
+    /// The last of those that are worst off is what everything before it waits for.
+    fn end(self, subject: Subject, state: &'static str) -> Explanation {
+        let standing = self.links.iter().map(|link| link.standing).max().unwrap_or(Standing::Settled);
+        let worst = || self.links.iter().rev().filter(|link| link.standing == standing);
+        let root = worst().next();
+        let why = root.map_or("", |link| link.sentence.as_str());
+        let stop = if why.ends_with(['.', '!']) { "" } else { "." };
+        let sentence = format!("{subject} is {state}: {why}{stop}");
+        let mut fix: Vec<String> = Vec::new();
+        let others = self.links.iter().filter(|link| link.standing == standing);
+        for advice in root.into_iter().chain(others).flat_map(|link| &link.fix) {
+            if !fix.contains(advice) {
+                fix.push(advice.clone());
+            }
+        }
+        let unseen = self.picture.unseen();
+        Explanation { subject, state, sentence, standing, chain: self.links, fix, unseen }
+    }
+}

@@ -1,0 +1,121 @@
+//! Plugins of the binder itself (spec controllers 4.9 internal path, 4.10).
+
+use std::path::Path;
+
+use api::keys::{annotation, finalizer, provisioner};
+use control::bind::Options;
+use control::bind::plugins::{self, Provisioning};
+use serde_json::json;
+use sim::faults::{Fate, Refusal};
+
+use crate::rig::{Mishap, User, claim, class, play_with, volume};
+
+fn host_path(root: &Path) -> Options {
+    let host_path = Provisioning::On { root: root.to_owned() };
+    Options { plugins: plugins::Options { host_path, ..plugins::Options::default() }, ..Options::default() }
+}
+
+fn entries(root: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(root).into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// A claim of a hostPath class; gives the name that its volume gets.
+async fn ask(user: &User) -> String {
+    user.make(&class("dirs", provisioner::HOST_PATH)).await;
+    let mut wish = claim("c", "1Gi");
+    wish["spec"]["storageClassName"] = json!("dirs");
+    let made = user.make(&wish).await;
+    format!("pvc-{}", made["metadata"]["uid"].as_str().expect("it has a uid"))
+}
+
+#[test]
+fn a_directory_is_made_for_a_claim_and_goes_with_it_p3() {
+    let root = tempfile::tempdir().expect("a directory can be made");
+    play_with(host_path(root.path()), None, async |user| {
+        let name = ask(&user).await;
+        user.wait().await;
+        user.assert_bound("c", &name, true).await;
+        let made = user.volume(&name).await;
+        assert_eq!(made["metadata"]["annotations"][annotation::PROVISIONED_BY.0], provisioner::HOST_PATH);
+        assert!(made["metadata"]["finalizers"].to_string().contains(finalizer::PV_CONTROLLER.0));
+        let marks = &user.claim("c").await["metadata"]["annotations"];
+        assert_eq!(marks[annotation::STORAGE_PROVISIONER.0], provisioner::HOST_PATH);
+        assert_eq!(entries(root.path()).len(), 1);
+        let events = user.events("c").await;
+        assert!(events.iter().any(|event| event.contains("ProvisioningSucceeded")), "{events:?}");
+        user.drop_claim("c").await;
+        user.wait().await;
+        user.drop_volume_finalizers(&name).await;
+        assert!(user.find_volume(&name).await.is_none());
+        assert!(entries(root.path()).is_empty());
+    });
+}
+
+#[test]
+fn making_and_deleting_survive_every_mishap() {
+    let fates =
+        [Fate::CrashBefore, Fate::CrashAfter, Fate::AnswerLost, Fate::RequestLost, Fate::Refused(Refusal::Conflict)];
+    // Create, W2, W3, W4; then Released, the finalizer, the deletion.
+    for write in 1..=7 {
+        for fate in fates.clone() {
+            println!("{write} {fate:?}");
+            let root = tempfile::tempdir().expect("a directory can be made");
+            play_with(host_path(root.path()), Some(Mishap { write, fate }), async |user| {
+                let name = ask(&user).await;
+                user.wait().await;
+                user.assert_bound("c", &name, true).await;
+                user.drop_claim("c").await;
+                user.wait().await;
+                user.drop_volume_finalizers(&name).await;
+                assert!(user.find_volume(&name).await.is_none());
+                assert!(entries(root.path()).is_empty());
+            });
+        }
+    }
+}
+
+#[test]
+fn a_directory_outside_the_root_is_never_deleted_and_the_volume_says_why() {
+    let root = tempfile::tempdir().expect("a directory can be made");
+    let precious = tempfile::tempdir().expect("a directory can be made");
+    play_with(host_path(root.path()), None, async |user| {
+        let mut foreign = volume("v", "1Gi");
+        foreign["spec"].as_object_mut().expect("it is a map").remove("csi");
+        foreign["spec"]["hostPath"] = json!({"path": precious.path().to_string_lossy()});
+        foreign["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
+        user.make(&foreign).await;
+        user.make(&claim("c", "1Gi")).await;
+        user.wait().await;
+        user.drop_claim("c").await;
+        user.wait().await;
+        let held = user.volume("v").await;
+        assert_eq!(held["status"]["phase"], "Failed", "{held:#}");
+        assert!(held["status"]["message"].as_str().is_some_and(|why| !why.is_empty()));
+        assert!(precious.path().exists());
+    });
+}
+
+#[test]
+fn a_directory_is_emptied_and_given_back_4_10_recycle() {
+    let root = tempfile::tempdir().expect("a directory can be made");
+    let data = root.path().join("data");
+    std::fs::create_dir(&data).expect("a directory can be made");
+    std::fs::write(data.join("old"), "secret").expect("a file can be made");
+    play_with(host_path(root.path()), None, async |user| {
+        let mut recycled = volume("v", "1Gi");
+        recycled["spec"].as_object_mut().expect("it is a map").remove("csi");
+        recycled["spec"]["hostPath"] = json!({"path": data.to_string_lossy()});
+        recycled["spec"]["persistentVolumeReclaimPolicy"] = json!("Recycle");
+        user.make(&recycled).await;
+        user.make(&claim("first", "1Gi")).await;
+        user.wait().await;
+        user.make(&claim("second", "1Gi")).await;
+        user.drop_claim("first").await;
+        user.wait().await;
+        user.assert_bound("second", "v", true).await;
+        assert!(entries(&data).is_empty(), "nobody sees what the one before wrote");
+        let events = user.events("v").await;
+        assert!(events.iter().any(|event| event.contains("VolumeRecycled")), "{events:?}");
+    });
+}
