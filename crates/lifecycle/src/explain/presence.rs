@@ -15,6 +15,9 @@ const BINDERS: [&str; 2] = ["kube-controller-manager", "orlop-controllers"];
 /// Events that tell of a call that failed.
 const FAILURES: [&str; 2] = ["ProvisioningFailed", "VolumeFailedDelete"];
 
+/// The binder signs its events with this name. It makes no calls, and what it says is decided anew from the picture.
+const BINDER: &str = "persistentvolume-controller";
+
 /// What a lease says.
 pub(super) enum Leads<'a> {
     Now(&'a Lease),
@@ -114,7 +117,7 @@ fn is_from(by: &str, name: &str) -> bool {
 
 /// The last call that failed, as an event tells of it; none if one that succeeded was told of later.
 pub(super) fn last_call(picture: &Picture, call: Call, about: (Kind, &Meta)) -> Option<(Finding, String)> {
-    let event = picture.last_event(about.0, about.1, &FAILURES)?;
+    let event = picture.last_event(about.0, about.1, &FAILURES).filter(|event| event.by != BINDER)?;
     let later = picture.last_event(about.0, about.1, &["ProvisioningSucceeded"]);
     if later.is_some_and(|later| later.last > event.last) {
         return None;
