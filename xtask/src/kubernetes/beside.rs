@@ -44,6 +44,13 @@ impl Beside {
         Self::start("sidecar", command, folder)
     }
 
+    /// The same with the controllers in it: all of ours in one process.
+    pub(crate) fn together(program: &Path, kubeconfig: &Path, socket: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let mut command = orlop(program, "sidecar", kubeconfig);
+        command.arg("--with-controllers").arg("--csi-address").arg(socket);
+        Self::start("together", command, folder)
+    }
+
     /// kube-controller-manager with nothing but the loops for volumes.
     pub(crate) fn controller_manager(programs: &Programs, kubeconfig: &Path, folder: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(programs.path(Program::ControllerManager)?);

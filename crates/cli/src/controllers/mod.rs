@@ -15,7 +15,7 @@ use runtime::args::{KubeArgs, LeaderArgs, ServeArgs, parse_duration};
 use crate::process::{self, Lead, LogArgs, Process};
 
 /// The lease that replicas compete for.
-const LOCK: &str = "orlop-controllers";
+pub(crate) const LOCK: &str = "orlop-controllers";
 
 /// Runs the controllers that join claims and volumes, protect what is in use, and make claims for pods.
 #[derive(Debug, clap::Args)]

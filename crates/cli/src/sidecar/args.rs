@@ -48,7 +48,8 @@ Examples:
   orlop sidecar --csi-address /run/csi/csi.sock --kubeconfig ./kubeconfig
   orlop sidecar --leader-election --http-endpoint 127.0.0.1:8080 --feature-gates Topology=true
   NAMESPACE=kube-system POD_NAME=driver-0 orlop sidecar --enable-capacity
-  NODE_NAME=node-1 orlop sidecar --node-deployment";
+  NODE_NAME=node-1 orlop sidecar --node-deployment
+  orlop sidecar --with-controllers --leader-election";
 
 /// How volumes are made.
 #[derive(Debug, Clone, clap::Args)]
@@ -149,6 +150,11 @@ pub(crate) struct WorkArgs {
     /// So many claims and so many volumes are worked on at once.
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Work")]
     worker_threads: usize,
+    /// Also run what `orlop controllers` does, in this process: caches are shared, what the two tell each other is not
+    /// written, and the lease is that of `orlop controllers`. Starts when the driver is there.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Work")]
+    pub(super) with_controllers: bool,
     /// So many sources of clones and restores are looked at at once.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Work")]
     cloning_protection_threads: usize,
@@ -205,6 +211,11 @@ impl Args {
         if self.places.node_deployment && self.leader.leader_election {
             bail!(
                 "--node-deployment runs one instance per node, of which --leader-election would stop all but one; drop it"
+            );
+        }
+        if self.places.node_deployment && self.work.with_controllers {
+            bail!(
+                "--node-deployment runs one instance per node, and --with-controllers must run once; drop one of them"
             );
         }
         self.naming()?;

@@ -21,6 +21,7 @@ use runtime::{Stop, Stopper, stop};
 pub(crate) use args::Args;
 use args::{ATTRIBUTES, Surroundings};
 
+use crate::controllers::{self, Controllers};
 use crate::process::{self, Lead, Process};
 
 pub(crate) fn run(args: Args) -> ExitCode {
@@ -76,10 +77,26 @@ async fn work(
     let attributes = attributes(args, &process.context).await;
     let options = args.options(&component(&process.context, &facts), attributes, around)?;
     let sidecar = Sidecar::new(&process.context, driver, &facts, options);
-    // The lock has upstream's name, so that its replicas and ours never lead together (1.4).
-    let lead = Lead::by(&args.leader, &facts.name.replace('/', "-"));
-    let sidecar = &sidecar;
-    process.run_until(&args.serve, lead, stop, |stop| async move { sidecar.run(&stop).await }).await
+    let controllers = match args.work.with_controllers {
+        true => Some(Controllers::new(&process.context, &process::flags(&[])?)?),
+        false => None,
+    };
+    let lock = match controllers {
+        Some(_) => controllers::LOCK.to_owned(),
+        // The lock has upstream's name, so that its replicas and ours never lead together (1.4).
+        None => facts.name.replace('/', "-"),
+    };
+    let lead = Lead::by(&args.leader, &lock);
+    let (sidecar, controllers) = (&sidecar, &controllers);
+    let both = |stop: Stop| async move {
+        let controlling = async {
+            if let Some(controllers) = controllers {
+                controllers.run(stop.clone()).await;
+            }
+        };
+        tokio::join!(sidecar.run(&stop), controlling);
+    };
+    process.run_until(&args.serve, lead, stop, both).await
 }
 
 /// The options of a sidecar that is a part of a larger process, which has no pod and no node.

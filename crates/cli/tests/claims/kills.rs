@@ -30,6 +30,8 @@ const APART: u64 = 15;
 enum Victim {
     Sidecar,
     Controllers,
+    /// Sidecar and controllers in one process.
+    Both,
     Driver,
 }
 
@@ -80,7 +82,14 @@ struct Drill {
 
 impl Drill {
     async fn begin(victim: Victim) -> Self {
-        let stage = Stage::set().await;
+        let mut stage = Stage::bare().await;
+        match victim {
+            Victim::Both => stage.start_together(),
+            Victim::Sidecar | Victim::Controllers | Victim::Driver => {
+                stage.start_controllers();
+                stage.start_sidecar();
+            }
+        }
         let (random, mut changes) = (Random::new(seed("ORLOP_CLAIMS_SEED")), changes(&stage));
         let mut ready = 0;
         while ready < 2 {
@@ -99,6 +108,10 @@ impl Drill {
             Victim::Controllers => {
                 drop(self.stage.controllers.take());
                 self.stage.start_controllers();
+            }
+            Victim::Both => {
+                drop(self.stage.sidecar.take());
+                self.stage.start_together();
             }
             Victim::Driver => self.stage.restart_driver(),
         }
@@ -161,6 +174,15 @@ async fn a_sidecar_killed_at_random_moments_serves_every_claim_and_leaks_nothing
 async fn a_driver_killed_at_random_moments_serves_every_claim_and_leaks_nothing() {
     needs!(Ext4);
     Drill::begin(Victim::Driver).await.run().await;
+}
+
+#[tokio::test]
+async fn one_process_of_all_killed_at_random_moments_serves_every_claim_and_leaks_nothing() {
+    needs!(Ext4);
+    if controllers() == Controllers::Theirs {
+        return skip("claims::kills", "the controllers of this server are not ours");
+    }
+    Drill::begin(Victim::Both).await.run().await;
 }
 
 #[tokio::test]

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use super::stage::Stage;
 
 /// Long enough for a busy machine; nothing is asserted about it.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A claim for 64Mi of the stage's class.
-pub fn claim(stage: &Stage, name: &str) -> Value {
+pub(super) fn claim(stage: &Stage, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
         "spec": {
@@ -29,7 +29,7 @@ pub fn claim(stage: &Stage, name: &str) -> Value {
 }
 
 /// A class of the stage's driver; `more` is put over it.
-pub fn class(stage: &Stage, name: &str, more: &Value) -> Value {
+pub(super) fn class(stage: &Stage, name: &str, more: &Value) -> Value {
     let mut class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
         "provisioner": stage.driver_name(), "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
@@ -41,7 +41,7 @@ pub fn class(stage: &Stage, name: &str, more: &Value) -> Value {
 }
 
 /// The node that the driver runs on, as a kubelet would have registered it.
-pub fn node(name: &str, topology: (&str, &str)) -> Value {
+pub(super) fn node(name: &str, topology: (&str, &str)) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {label::HOSTNAME.text(): name, topology.0: topology.1}},
@@ -49,7 +49,7 @@ pub fn node(name: &str, topology: (&str, &str)) -> Value {
 }
 
 /// What a kubelet tells about its room and its health.
-pub fn node_status() -> Value {
+pub(super) fn node_status() -> Value {
     let room = json!({"cpu": "4", "memory": "4Gi", "pods": "110", "ephemeral-storage": "10Gi"});
     json!({"status": {
         "allocatable": room, "capacity": room,
@@ -58,7 +58,7 @@ pub fn node_status() -> Value {
 }
 
 /// The driver as the node's kubelet registered it.
-pub fn csi_node(name: &str, driver: &str, topology: (&str, &str)) -> Value {
+pub(super) fn csi_node(name: &str, driver: &str, topology: (&str, &str)) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
         "spec": {"drivers": [{"name": driver, "nodeID": topology.1, "topologyKeys": [topology.0]}]},
@@ -66,7 +66,7 @@ pub fn csi_node(name: &str, driver: &str, topology: (&str, &str)) -> Value {
 }
 
 /// A pod that uses a claim.
-pub fn pod(name: &str, claim: &str) -> Value {
+pub(super) fn pod(name: &str, claim: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {
@@ -78,21 +78,21 @@ pub fn pod(name: &str, claim: &str) -> Value {
 }
 
 impl Stage {
-    pub fn claims(&self) -> Api<PersistentVolumeClaim> {
+    pub(super) fn claims(&self) -> Api<PersistentVolumeClaim> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub fn volumes(&self) -> Api<PersistentVolume> {
+    pub(super) fn volumes(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
     }
 
-    pub async fn create_claim(&self, body: &Value) -> PersistentVolumeClaim {
+    pub(super) async fn create_claim(&self, body: &Value) -> PersistentVolumeClaim {
         let body = serde_json::from_value(body.clone()).unwrap();
         self.claims().create(&PostParams::default(), &body).await.unwrap()
     }
 
     /// Waits until the claim is bound. Gives its volume.
-    pub async fn bound(&self, name: &str) -> PersistentVolume {
+    pub(super) async fn bound(&self, name: &str) -> PersistentVolume {
         let bound = |claim: Option<&PersistentVolumeClaim>| {
             claim.and_then(|claim| claim.status.as_ref()?.phase.as_deref()) == Some("Bound")
         };
@@ -103,18 +103,18 @@ impl Stage {
     }
 
     /// Deletes a claim and waits until it is gone.
-    pub async fn delete_claim(&self, name: &str) {
+    pub(super) async fn delete_claim(&self, name: &str) {
         drop(self.claims().delete(name, &kube::api::DeleteParams::default()).await.unwrap());
         self.until(self.claims(), name, "gone", |claim: Option<&PersistentVolumeClaim>| claim.is_none()).await;
     }
 
     /// Waits until there is no such volume.
-    pub async fn volume_gone(&self, name: &str) {
+    pub(super) async fn volume_gone(&self, name: &str) {
         self.until(self.volumes(), name, "gone", |volume: Option<&PersistentVolume>| volume.is_none()).await;
     }
 
     /// Waits until a condition holds; fails with what is there instead.
-    pub async fn until<K>(&self, api: Api<K>, name: &str, what: &str, condition: impl Condition<K>) -> Option<K>
+    pub(super) async fn until<K>(&self, api: Api<K>, name: &str, what: &str, condition: impl Condition<K>) -> Option<K>
     where
         K: kube::Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + serde::Serialize + 'static,
     {
@@ -129,7 +129,7 @@ impl Stage {
     }
 
     /// Waits for an event about an object of this name. Gives its message.
-    pub async fn event(&self, name: &str, reason: &str) -> String {
+    pub(super) async fn event(&self, name: &str, reason: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut told = events.watch(&WatchParams::default().timeout(180), "0").await.unwrap().boxed();
         while let Some(event) = told.try_next().await.unwrap() {
@@ -144,7 +144,7 @@ impl Stage {
     }
 
     /// Events about an object of this name, oldest first.
-    pub async fn events_about(&self, name: &str) -> Vec<String> {
+    pub(super) async fn events_about(&self, name: &str) -> Vec<String> {
         let events: Api<Event> = Api::all(self.client.clone());
         let listed = events.list(&ListParams::default()).await.unwrap();
         let about = listed.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
@@ -154,20 +154,20 @@ impl Stage {
     }
 
     /// Handles of all volumes of this stage's driver that the API knows.
-    pub async fn handles(&self) -> BTreeSet<String> {
+    pub(super) async fn handles(&self) -> BTreeSet<String> {
         let listed = self.volumes().list(&ListParams::default()).await.unwrap();
         let sources = listed.items.into_iter().filter_map(|volume| volume.spec?.csi);
         sources.filter(|csi| csi.driver == self.driver_name()).map(|csi| csi.volume_handle).collect()
     }
 
     /// Fails unless the pool holds exactly the volumes that the API knows, by the word of `orlop csi list`.
-    pub async fn assert_no_leak(&self) {
+    pub(super) async fn assert_no_leak(&self) {
         let known = self.handles().await;
         assert_eq!(self.listed_by_driver(), known, "what the driver has, and what the API knows");
     }
 
     /// Waits until that holds, and so many volumes are left. Nothing tells when a driver's list changes, so it is asked.
-    pub async fn settled(&self, volumes: usize) {
+    pub(super) async fn settled(&self, volumes: usize) {
         let settles = async {
             while self.handles().await.len() != volumes || self.listed_by_driver() != self.handles().await {
                 tokio::time::sleep(ASK_AGAIN).await;
@@ -180,7 +180,7 @@ impl Stage {
     }
 
     /// What `orlop csi list` says.
-    pub fn listed_by_driver(&self) -> BTreeSet<String> {
+    pub(super) fn listed_by_driver(&self) -> BTreeSet<String> {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_orlop"));
         command.args(["csi", "-o", "json", "--endpoint"]).arg(self.socket()).arg("list");
         let output = command.output().unwrap();
@@ -191,15 +191,15 @@ impl Stage {
     }
 }
 
-pub fn phase(volume: Option<&PersistentVolume>) -> Option<&str> {
+pub(super) fn phase(volume: Option<&PersistentVolume>) -> Option<&str> {
     volume.and_then(|volume| volume.status.as_ref()?.phase.as_deref())
 }
 
 /// The driver's name for a volume.
-pub fn handle(volume: &PersistentVolume) -> &str {
+pub(super) fn handle(volume: &PersistentVolume) -> &str {
     &volume.spec.as_ref().unwrap().csi.as_ref().unwrap().volume_handle
 }
 
-pub fn name(volume: &PersistentVolume) -> &str {
+pub(super) fn name(volume: &PersistentVolume) -> &str {
     volume.metadata.name.as_deref().unwrap()
 }

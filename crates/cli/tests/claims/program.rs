@@ -9,7 +9,7 @@ const SHOWN: usize = 40;
 
 /// A running command. Dropping it kills it; if a test fails, it shows its last words.
 #[derive(Debug)]
-pub struct Program {
+pub(super) struct Program {
     name: String,
     child: Child,
     log: PathBuf,
@@ -17,14 +17,14 @@ pub struct Program {
 
 impl Program {
     /// Starts `orlop COMMAND ARGS...` with its log in `folder`.
-    pub fn start(folder: &Path, name: &str, args: &[String]) -> Self {
+    pub(super) fn start(folder: &Path, name: &str, args: &[String]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_orlop"));
         command.args(args);
         Self::launch(folder, name, command)
     }
 
     /// The same on a host that calls itself `host`, as replicas of a deployment do.
-    pub fn start_on(folder: &Path, host: &str, args: &[String]) -> Self {
+    pub(super) fn start_on(folder: &Path, host: &str, args: &[String]) -> Self {
         let mut command = Command::new("unshare");
         // The shell only sets the name of its own small world, and then becomes the program.
         command.args([
@@ -48,13 +48,13 @@ impl Program {
     }
 
     /// SIGKILL, and waits for the end.
-    pub fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
     }
 
     /// SIGTERM; it must end with success.
-    pub fn stop(mut self) {
+    pub(super) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();

@@ -15,27 +15,27 @@ use crate::rig::{Driver, NODE, Options, Scratch};
 
 /// Who binds and protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Controllers {
+pub(super) enum Controllers {
     Ours,
     Theirs,
 }
 
 /// Who gives pods their nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheduling {
+pub(super) enum Scheduling {
     Ours,
     Theirs,
     Nobody,
 }
 
-pub fn controllers() -> Controllers {
+pub(super) fn controllers() -> Controllers {
     match std::env::var("ORLOP_TEST_CONTROLLERS").as_deref() {
         Ok("theirs") => Controllers::Theirs,
         _ => Controllers::Ours,
     }
 }
 
-pub fn scheduling() -> Scheduling {
+pub(super) fn scheduling() -> Scheduling {
     match std::env::var("ORLOP_TEST_SCHEDULER").as_deref() {
         Ok("theirs") => Scheduling::Theirs,
         Ok("none") => Scheduling::Nobody,
@@ -43,22 +43,22 @@ pub fn scheduling() -> Scheduling {
     }
 }
 
-pub struct Stage {
-    pub client: kube::Client,
-    pub namespace: String,
+pub(super) struct Stage {
+    pub(super) client: kube::Client,
+    pub(super) namespace: String,
     // Fields are dropped in this order: first who writes, then who serves, then the pool.
-    pub controllers: Option<Program>,
-    pub sidecar: Option<Program>,
-    pub driver: Driver,
+    pub(super) controllers: Option<Program>,
+    pub(super) sidecar: Option<Program>,
+    pub(super) driver: Driver,
     kubeconfig: PathBuf,
     id: String,
     _server: Option<Server>,
-    pub scratch: Scratch,
+    pub(super) scratch: Scratch,
 }
 
 impl Stage {
     /// All programs run, with one sidecar and one set of controllers.
-    pub async fn set() -> Self {
+    pub(super) async fn set() -> Self {
         let mut stage = Self::bare().await;
         stage.start_controllers();
         stage.start_sidecar();
@@ -66,7 +66,7 @@ impl Stage {
     }
 
     /// An API server, a driver, a class and a node; nobody works yet.
-    pub async fn bare() -> Self {
+    pub(super) async fn bare() -> Self {
         let scratch = Scratch::new();
         scratch.plain_pool();
         let id = scratch.path("").file_name().unwrap().to_string_lossy().to_lowercase();
@@ -112,33 +112,33 @@ impl Stage {
         self.create_class(&self.class(), &json!({})).await;
     }
 
-    pub async fn create_class(&self, name: &str, more: &Value) {
+    pub(super) async fn create_class(&self, name: &str, more: &Value) {
         self.create("/apis/storage.k8s.io/v1/storageclasses", &objects::class(self, name, more)).await;
     }
 
-    pub fn driver_name(&self) -> String {
+    pub(super) fn driver_name(&self) -> String {
         driver_name(&self.id)
     }
 
-    pub fn class(&self) -> String {
+    pub(super) fn class(&self) -> String {
         format!("class-{}", self.id)
     }
 
-    pub fn node(&self) -> String {
+    pub(super) fn node(&self) -> String {
         format!("node-{}", self.id)
     }
 
-    pub fn socket(&self) -> &Path {
+    pub(super) fn socket(&self) -> &Path {
         &self.driver.socket
     }
 
     /// Flags that every program of this stage takes.
-    pub fn flags(&self, command: &str) -> Vec<String> {
+    pub(super) fn flags(&self, command: &str) -> Vec<String> {
         let kubeconfig = self.kubeconfig.display().to_string();
         [command, "--kubeconfig", &kubeconfig, "--log-level", "debug"].map(str::to_owned).to_vec()
     }
 
-    pub fn sidecar_flags(&self) -> Vec<String> {
+    pub(super) fn sidecar_flags(&self) -> Vec<String> {
         let mut flags = self.flags("sidecar");
         flags.extend(["--csi-address".to_owned(), self.socket().display().to_string()]);
         // Failures are part of these scenarios, and their number is not.
@@ -147,29 +147,36 @@ impl Stage {
     }
 
     /// Starts `orlop controllers`, unless the server has its own.
-    pub fn start_controllers(&mut self) {
+    pub(super) fn start_controllers(&mut self) {
         if controllers() == Controllers::Ours {
             self.controllers = Some(Program::start(&self.scratch.path(""), "controllers", &self.flags("controllers")));
         }
     }
 
-    pub fn start_sidecar(&mut self) {
+    /// Everything of ours in one process, as one that knows what the other part of it does.
+    pub(super) fn start_together(&mut self) {
+        let mut flags = self.sidecar_flags();
+        flags.push("--with-controllers".to_owned());
+        self.sidecar = Some(Program::start(&self.scratch.path(""), "together", &flags));
+    }
+
+    pub(super) fn start_sidecar(&mut self) {
         self.sidecar = Some(Program::start(&self.scratch.path(""), "sidecar", &self.sidecar_flags()));
     }
 
     /// SIGKILL to the driver, and a new one on its pool.
-    pub fn restart_driver(&mut self) {
+    pub(super) fn restart_driver(&mut self) {
         self.driver.kill();
         self.driver = Driver::start(&self.scratch, &driver_options(&self.id));
     }
 
     /// What the driver keeps of a volume.
-    pub fn image(&self, handle: &str) -> PathBuf {
+    pub(super) fn image(&self, handle: &str) -> PathBuf {
         self.scratch.path("pool").join("volumes").join(handle).join("image")
     }
 
     /// A pod, and the account that pods run under, which a controller makes on a cluster.
-    pub async fn create_pod(&self, body: &Value) {
+    pub(super) async fn create_pod(&self, body: &Value) {
         let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
         let account = json!({"metadata": {"name": "default"}});
         // It may be there already.
@@ -178,12 +185,12 @@ impl Stage {
         self.create(&format!("/api/v1/namespaces/{}/pods", self.namespace), body).await;
     }
 
-    pub async fn create(&self, path: &str, body: &Value) -> Value {
+    pub(super) async fn create(&self, path: &str, body: &Value) -> Value {
         self.change("POST", path, body).await
     }
 
     /// A request that must succeed.
-    pub async fn change(&self, method: &str, path: &str, body: &Value) -> Value {
+    pub(super) async fn change(&self, method: &str, path: &str, body: &Value) -> Value {
         let (code, answer) = ask(&self.client, (method, path), Some(body)).await.unwrap();
         assert!((200..300).contains(&code), "{method} {path}: {code} {answer}");
         answer
@@ -191,7 +198,7 @@ impl Stage {
 
     /// Ends the programs as an orchestrator would, and takes away what a shared server would keep. The pool must be
     /// empty: whoever made a volume has deleted it.
-    pub async fn end(mut self) {
+    pub(super) async fn end(mut self) {
         self.assert_no_leak().await;
         for program in [self.sidecar.take(), self.controllers.take()].into_iter().flatten() {
             program.stop();

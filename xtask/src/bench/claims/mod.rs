@@ -82,7 +82,7 @@ const ROWS: [Row<Numbers>; 15] = [
     row("deletions, until the volume is gone", Unit::PerSecond, Goal::TimesPeer(5.0), |numbers| numbers.deleted),
     row("a deletion, p50", Unit::Milliseconds, Goal::Open, |numbers| numbers.deleted_p50),
     row("a deletion, p99", Unit::Milliseconds, Goal::Open, |numbers| numbers.deleted_p99),
-    row("memory (RSS) of both processes, all bound", Unit::Megabytes, Goal::TimesPeer(10.0), |numbers| numbers.rss),
+    row("memory (RSS) while all are bound", Unit::Megabytes, Goal::TimesPeer(10.0), |numbers| numbers.rss),
     row("API writes per claim to bind, without events", Unit::Each, Goal::AtMost(4.0), |numbers| numbers.bind_writes),
     row("events per claim to bind", Unit::Each, Goal::Open, |numbers| numbers.bind_events),
     row("API writes per claim to delete", Unit::Each, Goal::Open, |numbers| numbers.delete_writes),
@@ -142,8 +142,10 @@ struct Bench {
 impl Bench {
     fn versions(&self) -> anyhow::Result<Vec<(&'static str, String)>> {
         let said = |program: &Path| {
-            let said = machine::said(&program.display().to_string(), &["--version"]);
-            said.lines().next().unwrap_or_default().to_owned()
+            let path = program.display().to_string();
+            let said = machine::said(&path, &["--version"]);
+            // Some begin with the path they were started by, which is this machine's business.
+            said.lines().next().unwrap_or_default().replace(&path, "").trim().to_owned()
         };
         let mut versions = Vec::new();
         for program in WANTED {

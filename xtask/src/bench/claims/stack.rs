@@ -24,25 +24,21 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Ours => "orlop controllers and orlop sidecar",
+            Self::Ours => "orlop sidecar --with-controllers",
             Self::Theirs => "kube-controller-manager and csi-provisioner",
         }
     }
 }
 
-/// Whoever takes claims to volumes and back: a binder and a provisioner.
+/// Whoever takes claims to volumes and back: a binder and a provisioner, in one process or in two.
 #[derive(Debug)]
 pub(super) struct Stack {
-    binder: Beside,
-    provisioner: Beside,
+    processes: Vec<Beside>,
 }
 
 impl Stack {
     pub(super) fn ours(orlop: &Path, kubeconfig: &Path, socket: &Path, folder: &Path) -> anyhow::Result<Self> {
-        Ok(Self {
-            binder: Beside::orlop("controllers", orlop, kubeconfig, folder)?,
-            provisioner: Beside::sidecar(orlop, kubeconfig, socket, folder)?,
-        })
+        Ok(Self { processes: vec![Beside::together(orlop, kubeconfig, socket, folder)?] })
     }
 
     pub(super) fn theirs(
@@ -52,20 +48,24 @@ impl Stack {
         socket: &Path,
         folder: &Path,
     ) -> anyhow::Result<Self> {
-        Ok(Self {
-            binder: Beside::controller_manager(programs, kubeconfig, folder)?,
-            provisioner: Beside::provisioner(provisioner, kubeconfig, socket, folder)?,
-        })
+        let binder = Beside::controller_manager(programs, kubeconfig, folder)?;
+        Ok(Self { processes: vec![binder, Beside::provisioner(provisioner, kubeconfig, socket, folder)?] })
     }
 
-    /// Resident memory of both processes in megabytes.
+    /// Resident memory of all of it in megabytes.
     pub(super) async fn rss(&self) -> anyhow::Result<f64> {
-        Ok(settled_rss(self.binder.pid()?).await? + settled_rss(self.provisioner.pid()?).await?)
+        let mut sum = 0.0;
+        for process in &self.processes {
+            sum += settled_rss(process.pid()?).await?;
+        }
+        Ok(sum)
     }
 
     pub(super) async fn stop(self) -> anyhow::Result<()> {
-        self.provisioner.stop().await?;
-        self.binder.stop().await
+        for process in self.processes {
+            process.stop().await?;
+        }
+        Ok(())
     }
 }
 

@@ -49,7 +49,9 @@ impl Kind {
         let folder = crate::target().join("conformance/bin");
         std::fs::create_dir_all(&folder)?;
         let program = folder.join(file);
-        go.build(&source, package, &program)?;
+        // The host-path driver does not answer who it is unless it was built with a version.
+        let flags = ["-ldflags".to_owned(), format!("-X main.version={}", module.1)];
+        go.build_with(&source, &flags, package, &program)?;
         Ok(Foreign { kind: self, program })
     }
 }
