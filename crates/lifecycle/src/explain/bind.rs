@@ -30,17 +30,20 @@ pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim) {
 fn blind(trail: &mut Trail<'_>, claim: &Claim, finding: &Finding) {
     let picture = trail.picture;
     let about = (api::Kind::CLAIM, &claim.meta);
-    let last = picture.events.items().iter().filter(|event| event.about.is(about.0, about.1));
-    let last = last.max_by_key(|event| event.last).map(|event| said(picture, event));
-    let evidence = [wish(claim)].into_iter().chain(last).collect();
-    trail.find(Subject::claim(claim.key()), finding, evidence);
+    let subject = || Subject::claim(claim.key());
+    trail.find(subject(), finding, vec![wish(claim)]);
     trail.deeper();
     if let Finding::SaidBound { volume } = finding {
         return around::in_use(trail, claim, volume);
     }
     pods::unscheduled(trail, claim, &waiting(picture, claim));
     if let Some((finding, evidence)) = presence::last_call(picture, Call::CreateVolume, about) {
-        trail.find(Subject::claim(claim.key()), &finding, vec![evidence]);
+        return trail.find(subject(), &finding, vec![evidence]);
+    }
+    let last = picture.events.items().iter().filter(|event| event.about.is(about.0, about.1));
+    if let Some(event) = last.max_by_key(|event| event.last) {
+        let finding = Finding::Said { by: event.by.as_str().into(), message: event.message.clone() };
+        trail.find(subject(), &finding, vec![said(picture, event)]);
     }
 }
 
