@@ -313,7 +313,7 @@ impl Driver {
                 Link::Down { since, .. } => *since,
                 Link::Up(_) => Instant::now(),
             };
-            tracing::debug!(why, "the driver is not ready");
+            tracing::warn!(why, "the driver is not ready");
             *link = Link::Down { why, since };
             true
         });
