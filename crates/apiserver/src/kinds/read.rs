@@ -16,6 +16,18 @@ pub(crate) fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     })
 }
 
+/// As [`at`], for changing.
+fn at_mut<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
+    if pointer.contains('~') {
+        return object.pointer_mut(pointer);
+    }
+    pointer.split('/').skip(1).try_fold(object, |value, step| match value {
+        Value::Object(fields) => fields.get_mut(step),
+        Value::Array(items) => items.get_mut(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// The text at `pointer`; empty when absent.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     at(object, pointer).and_then(Value::as_str).unwrap_or_default()
@@ -90,7 +102,12 @@ pub(crate) fn set(object: &mut Value, pointer: &str, value: impl Into<Value>) {
         if !place.is_object() {
             *place = Value::Object(Map::new());
         }
-        place = &mut place[key];
+        let Value::Object(fields) = place else { return };
+        // Most of the way is there already, and then its keys are not copied.
+        if !fields.contains_key(key) {
+            fields.insert(key.to_owned(), Value::Null);
+        }
+        place = &mut fields[key];
     }
     *place = value.into();
 }
@@ -100,7 +117,7 @@ pub(crate) fn insert(object: &mut Value, pointer: &str, key: &str, value: impl I
     if !at(object, pointer).is_some_and(Value::is_object) {
         set(object, pointer, Map::new());
     }
-    if let Some(map) = object.pointer_mut(pointer).and_then(Value::as_object_mut) {
+    if let Some(map) = at_mut(object, pointer).and_then(Value::as_object_mut) {
         map.insert(key.into(), value.into());
     }
 }
@@ -121,7 +138,7 @@ pub(crate) fn set_default_text(object: &mut Value, pointer: &str, value: &str) {
 
 pub(crate) fn remove(object: &mut Value, pointer: &str) -> Option<Value> {
     let (parent, key) = pointer.rsplit_once('/')?;
-    object.pointer_mut(parent)?.as_object_mut()?.remove(key)
+    at_mut(object, parent)?.as_object_mut()?.remove(key)
 }
 
 /// Makes `pointer` what it is in `old`, absent if absent there.
@@ -136,7 +153,7 @@ pub(crate) fn restore(object: &mut Value, old: &Value, pointer: &str) {
 
 /// The items of a list for changing; nothing when absent.
 pub(crate) fn items_mut<'a>(object: &'a mut Value, pointer: &str) -> std::slice::IterMut<'a, Value> {
-    match object.pointer_mut(pointer).and_then(Value::as_array_mut) {
+    match at_mut(object, pointer).and_then(Value::as_array_mut) {
         Some(items) => items.iter_mut(),
         None => [].iter_mut(),
     }

@@ -132,15 +132,15 @@ impl Core {
         Ok(charges.iter().filter_map(put_charge).collect())
     }
 
-    pub(super) fn admit_delete(&self, deletion: &Deletion<'_>, name: &str) -> Outcome<()> {
-        let live = self.load(deletion.resource, deletion.namespace, name);
+    /// Admission of a delete; `old` is what is there, if anything is.
+    pub(super) fn admit_delete(&self, deletion: &Deletion<'_>, name: &str, old: Option<&Value>) -> Outcome<()> {
         let request = Request {
             operation: Operation::Delete,
             resource: deletion.resource.named(),
             subresource: "",
             namespace: deletion.namespace.unwrap_or_default(),
             name,
-            old: live.as_ref().map(|live| &live.object),
+            old,
         };
         admission::check_delete(&request, &State(self))?;
         self.restrict(&request, deletion.user, None)

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn patched(document: Value, patch: Value) -> Result<Value, JsonPatchError> {
-    JsonPatch::decode(&patch)?.apply(&document)
+    JsonPatch::decode(&patch)?.apply(document)
 }
 
 fn why(document: Value, patch: Value) -> Inapplicable {
