@@ -78,6 +78,15 @@ mod tests {
     }
 
     #[test]
+    fn a_patch_leaves_a_field_alone_unless_it_names_it_or_takes_its_parent_away() {
+        let leaves = |patch: Value| leaves_alone(patch.as_object().expect("a map"), "metadata", "owners");
+        assert!(leaves(json!({})) && leaves(json!({"spec": null, "metadata": {"labels": null}})));
+        for reaching in [json!({"metadata": null}), json!({"metadata": 1}), json!({"metadata": {"owners": null}})] {
+            assert!(!leaves(reaching));
+        }
+    }
+
+    #[test]
     fn lists_are_replaced_as_a_whole() {
         assert_eq!(merged(json!({"f": ["a", "b"]}), json!({"f": ["c"]})), json!({"f": ["c"]}), "4.5");
     }

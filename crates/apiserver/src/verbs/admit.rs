@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::{Core, Deletion, Outcome, Write, codec, shown};
-use crate::admission::{self, Charge, Lookup, Operation, Request, User};
+use crate::admission::{self, Charge, Lookup, NamespaceLife, Operation, Request, User};
 use crate::auth::{
     Attributes, Authority, Decision, Object, RoleWrite, WithNodes, check_binding_write, check_role_write, forbidden,
 };
@@ -28,8 +28,8 @@ impl Lookup for State<'_> {
         self.0.load(resource, namespace, name).map(|live| live.object)
     }
 
-    fn namespace(&self, name: &str) -> Option<Value> {
-        self.0.find(stored_kind("Namespace")?, None, name).map(|stored| codec::decode_namespace(&stored))
+    fn namespace(&self, name: &str) -> Option<NamespaceLife> {
+        self.0.find(stored_kind("Namespace")?, None, name).map(|stored| codec::namespace_life(&stored))
     }
 
     fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {

@@ -4,11 +4,14 @@
 //! characters that Go escapes are escaped. So an answer is the stored text with the version put in and, in lists, without
 //! the first two fields: bytes are copied and nothing is parsed. Text that starts otherwise is parsed and printed.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::admission::{NamespaceLife, TERMINATING};
 use crate::http::escape;
 use crate::store::{Revision, Stored};
 
@@ -227,37 +230,49 @@ impl<'de> Visitor<'de> for Unowned {
 /// What decides about the life of an object: its name, uid, owners, finalizers and whether it is being deleted. All else
 /// is skipped, which takes a fraction of the time and memory that [`decode`] takes.
 pub(crate) fn decode_outline(stored: &Stored) -> Value {
-    decode_part::<Outline>(stored)
-}
-
-/// The outline of a namespace, with its phase.
-pub(crate) fn decode_namespace(stored: &Stored) -> Value {
-    decode_part::<NamespaceOutline>(stored)
-}
-
-fn decode_part<T: Serialize + DeserializeOwned>(stored: &Stored) -> Value {
-    serde_json::from_slice::<T>(&stored.value).and_then(serde_json::to_value).unwrap_or_else(|error| {
+    let outline = serde_json::from_slice::<Outline>(&stored.value);
+    outline.and_then(serde_json::to_value).unwrap_or_else(|error| {
         tracing::error!(key = %stored.key, %error, "a stored object is not JSON");
         Value::Object(Map::new())
     })
 }
 
+/// How it is with a stored namespace, without making an object of it.
+pub(crate) fn namespace_life(stored: &Stored) -> NamespaceLife {
+    match serde_json::from_slice::<NamespaceOutline<'_>>(&stored.value) {
+        Ok(outline) if outline.metadata.deletion_timestamp.is_some() => NamespaceLife::Terminating,
+        Ok(outline) if outline.status.phase.as_deref() == Some(TERMINATING) => NamespaceLife::Terminating,
+        Ok(_) => NamespaceLife::Open,
+        Err(error) => {
+            tracing::error!(key = %stored.key, %error, "a stored namespace cannot be read");
+            NamespaceLife::Open
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct NamespaceOutline<'a> {
+    #[serde(default)]
+    metadata: NamespaceMetadata,
+    #[serde(default, borrow)]
+    status: NamespacePhase<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct NamespaceMetadata {
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize, Default)]
+struct NamespacePhase<'a> {
+    #[serde(borrow)]
+    phase: Option<Cow<'a, str>>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Outline {
     metadata: OutlineMetadata,
-}
-
-#[derive(Serialize, Deserialize)]
-struct NamespaceOutline {
-    metadata: OutlineMetadata,
-    #[serde(default)]
-    status: NamespacePhase,
-}
-
-#[derive(Serialize, Deserialize, Default)]
-struct NamespacePhase {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    phase: Option<Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -358,8 +373,17 @@ mod tests {
         expected["metadata"].as_object_mut().expect("an object").remove("labels");
         let stored = stored(encode(&object));
         assert_eq!(decode_outline(&stored), expected);
-        expected["status"] = json!({"phase": "Active"});
-        assert_eq!(decode_namespace(&stored), expected);
+    }
+
+    #[test]
+    fn a_namespace_is_terminating_when_it_was_deleted_or_says_so() {
+        let life = |object: Value| namespace_life(&stored(encode(&object)));
+        let named = json!({"name": "one", "deletionTimestamp": null});
+        assert_eq!(life(json!({"metadata": named, "status": {"phase": "Active"}})), NamespaceLife::Open);
+        assert_eq!(life(json!({"metadata": named})), NamespaceLife::Open);
+        assert_eq!(life(json!({"metadata": named, "status": {"phase": "Terminating"}})), NamespaceLife::Terminating);
+        let deleted = json!({"name": "one", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert_eq!(life(json!({"metadata": deleted, "status": {"phase": "Active"}})), NamespaceLife::Terminating);
     }
 
     #[test]
