@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -80,10 +80,10 @@ impl AuditLog {
 /// What is known about a request when it has been answered. What failed early has less.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    pub(crate) info: Option<RequestInfo>,
-    pub(crate) user: Option<User>,
+    pub(crate) info: Option<Arc<RequestInfo>>,
+    pub(crate) user: Option<Arc<User>>,
     /// Whom the user acts as.
-    pub(crate) impersonated: Option<User>,
+    pub(crate) impersonated: Option<Arc<User>>,
     /// Why the request was let in.
     pub(crate) allowed: Option<String>,
     /// Whether it was kept out.
@@ -119,7 +119,7 @@ impl Entry<'_> {
             "stage": if lasting { "ResponseStarted" } else { "ResponseComplete" },
             "requestURI": self.uri,
             "verb": verb,
-            "user": shown(seen.user.as_ref().unwrap_or(&User::default())),
+            "user": shown(seen.user.as_deref().unwrap_or(&User::default())),
             "userAgent": self.user_agent,
             "responseStatus": {"metadata": {}, "code": self.code},
             "requestReceivedTimestamp": self.received.to_micro_string(),

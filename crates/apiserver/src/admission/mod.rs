@@ -17,6 +17,7 @@ mod tests;
 pub use nodes::User;
 pub use quota::Charge;
 
+use crate::kinds::read;
 use crate::status::{ApiError, Resource};
 use serde_json::Value;
 
@@ -25,10 +26,22 @@ pub trait Lookup {
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value>;
     fn list(&self, kind: &str, namespace: &str) -> Vec<Value>;
 
-    /// A namespace as far as its life goes: when it was deleted, and its phase. Every write into it asks.
-    fn namespace(&self, name: &str) -> Option<Value> {
-        self.get("Namespace", "", name)
+    /// How it is with a namespace. Every write into it asks.
+    fn namespace(&self, name: &str) -> Option<NamespaceLife> {
+        let namespace = self.get("Namespace", "", name)?;
+        let terminating = read::deleting(&namespace) || read::text(&namespace, "/status/phase") == TERMINATING;
+        Some(if terminating { NamespaceLife::Terminating } else { NamespaceLife::Open })
     }
+}
+
+/// The phase of a namespace that is being emptied.
+pub(crate) const TERMINATING: &str = "Terminating";
+
+/// Whether something can be put into a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamespaceLife {
+    Open,
+    Terminating,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

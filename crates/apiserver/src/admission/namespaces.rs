@@ -1,7 +1,6 @@
 //! NamespaceLifecycle: nothing is created where there is no namespace, or where one is being emptied.
 
-use super::{Lookup, Operation, Request};
-use crate::kinds::read::{deleting, text};
+use super::{Lookup, NamespaceLife, Operation, Request};
 use crate::status::{ApiError, Resource};
 
 const NAMESPACES: Resource<'_> = Resource::new("", "namespaces");
@@ -25,8 +24,7 @@ pub(super) fn check(request: &Request<'_>, lookup: &dyn Lookup) -> Result<(), Ap
     let Some(namespace) = lookup.namespace(request.namespace) else {
         return Err(ApiError::not_found(NAMESPACES, request.namespace));
     };
-    let terminating = deleting(&namespace) || text(&namespace, "/status/phase") == "Terminating";
-    if request.operation == Operation::Create && terminating {
+    if request.operation == Operation::Create && namespace == NamespaceLife::Terminating {
         let name = request.namespace;
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
         let message = format!("namespace {name} is being terminated");

@@ -46,21 +46,30 @@ impl Entry {
     /// What tells entries apart, in the order conflicts are reported. Applied fields belong to the manager whatever the
     /// version was.
     pub(super) fn identity(&self) -> String {
-        let mut identity =
-            format!("{{\"manager\":{},\"operation\":\"{}\"", quoted(&self.manager), self.operation.as_str());
+        let mut identity = String::with_capacity(128);
+        identity.push_str("{\"manager\":");
+        push_quoted(&mut identity, &self.manager);
+        identity.extend([",\"operation\":\"", self.operation.as_str(), "\""]);
         if self.operation == Operation::Update {
-            identity.push_str(&format!(",\"apiVersion\":{}", quoted(&self.api_version)));
+            identity.push_str(",\"apiVersion\":");
+            push_quoted(&mut identity, &self.api_version);
         }
         if !self.subresource.is_empty() {
-            identity.push_str(&format!(",\"subresource\":{}", quoted(&self.subresource)));
+            identity.push_str(",\"subresource\":");
+            push_quoted(&mut identity, &self.subresource);
         }
         identity.push('}');
         identity
     }
 }
 
-fn quoted(text: &str) -> String {
-    escape_like_go(&Value::from(text).to_string())
+/// Adds a text as JSON writes it. Names rarely have anything to escape.
+fn push_quoted(out: &mut String, text: &str) {
+    if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./: ".contains(&byte)) {
+        out.extend(["\"", text, "\""]);
+    } else {
+        out.push_str(&escape_like_go(&Value::from(text).to_string()));
+    }
 }
 
 /// Why managedFields cannot be read.
@@ -166,10 +175,10 @@ impl Managers {
         self.0.remove(&entry.identity());
         let mut bucket = Entry { manager: OLD_UPDATES.to_owned(), subresource: String::new(), ..entry };
         match self.0.get(&bucket.identity()) {
-            Some(before) => bucket.fields.absorb(&before.fields),
+            Some(before) => bucket.fields.absorb(before.fields.clone()),
             None => {
                 self.0.remove(&first.identity());
-                bucket.fields.absorb(&first.fields);
+                bucket.fields.absorb(first.fields.clone());
             }
         }
         self.insert(bucket);
@@ -204,32 +213,38 @@ pub(super) fn asks_to_forget(object: &Value) -> bool {
 /// the form in which they are stored.
 pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) {
     let (Some(Value::Array(before)), Some(Value::Array(after))) = (stored(old), stored(new)) else { return };
-    let timeless = |entry: &Value| {
-        let mut entry = entry.clone();
-        if let Value::Object(fields) = &mut entry {
-            fields.remove("time");
-        }
-        entry
-    };
-    let pairs = before.iter().zip(after);
-    if before.len() != after.len() || !pairs.into_iter().all(|(old, new)| same(&timeless(old), &timeless(new))) {
+    let mut pairs = before.iter().zip(after);
+    if before.len() != after.len() || !pairs.all(|(old, new)| same_apart(old, new, "time", |_, _| true)) {
         return;
     }
-    let before = Value::Array(before.clone());
-    let (mut old_rest, mut new_rest) = (old.clone(), new.clone());
-    clear(&mut old_rest);
-    clear(&mut new_rest);
-    if same(&old_rest, &new_rest)
-        && let Some(times) = new.get_mut("metadata").and_then(|meta| meta.get_mut("managedFields"))
-    {
-        *times = before;
+    let unchanged = same_apart(old, new, "metadata", |old, new| match (old, new) {
+        (Some(old), Some(new)) => same_apart(old, new, "managedFields", |_, _| true),
+        _ => false,
+    });
+    if unchanged {
+        let before = Value::Array(before.clone());
+        if let Some(times) = new.get_mut("metadata").and_then(|meta| meta.get_mut("managedFields")) {
+            *times = before;
+        }
     }
+}
+
+/// Whether two maps mean the same, where the values of one key are judged by `judge`.
+fn same_apart(left: &Value, right: &Value, key: &str, judge: impl Fn(Option<&Value>, Option<&Value>) -> bool) -> bool {
+    let (Value::Object(left), Value::Object(right)) = (left, right) else { return same(left, right) };
+    let mut rest = right.iter().filter(|(name, _)| *name != key);
+    let others = left.iter().filter(|(name, _)| *name != key);
+    judge(left.get(key), right.get(key))
+        && others
+            .into_iter()
+            .all(|(name, value)| rest.next().is_some_and(|(other, beside)| name == other && same(value, beside)))
+        && rest.next().is_none()
 }
 
 fn decode_entry(index: usize, entry: &Value) -> Result<Entry, ManagedError> {
     let entry = entry.as_object().ok_or(ManagedError::NotEntries)?;
-    let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
-    let operation = match text("operation").as_str() {
+    let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or("");
+    let operation = match text("operation") {
         "Apply" => Operation::Apply,
         "Update" => Operation::Update,
         _ => return Err(ManagedError::Operation),
@@ -237,17 +252,17 @@ fn decode_entry(index: usize, entry: &Value) -> Result<Entry, ManagedError> {
     if text("apiVersion").is_empty() {
         return Err(ManagedError::ApiVersion);
     }
-    match text("fieldsType").as_str() {
+    match text("fieldsType") {
         "FieldsV1" => {}
         "" => return Err(ManagedError::NoFieldsType(index)),
         other => return Err(ManagedError::FieldsType { kind: other.to_owned(), entry: index }),
     }
     let fields = entry.get("fieldsV1").unwrap_or(&Value::Null);
     Ok(Entry {
-        manager: text("manager"),
+        manager: text("manager").to_owned(),
         operation,
-        api_version: text("apiVersion"),
-        subresource: text("subresource"),
+        api_version: text("apiVersion").to_owned(),
+        subresource: text("subresource").to_owned(),
         time: entry.get("time").and_then(Value::as_str).map(str::to_owned),
         fields: FieldSet::decode(fields).map_err(ManagedError::Fields)?,
     })

@@ -64,18 +64,22 @@ pub(super) fn update(
     mut writer: Entry,
 ) -> Result<Managers, Misfits> {
     let managers = reconciled(kind, managers);
-    let changes = changes_of(kind, live, new, &managers)?;
+    let mut changes = changes_of(kind, live, new, &managers)?;
     let mut managers = take_away(managers, &changes, None);
-    let Some(own) = changes.get(kind.api_version) else { return Ok(managers) };
-    let taken = own.modified.union(&own.added).without_below(kind.reset).difference(&NEVER_OWNED);
+    let Some(own) = changes.remove(kind.api_version) else { return Ok(managers) };
+    let mut taken = own.modified;
+    taken.absorb(own.added);
+    taken.subtract_below(kind.reset);
+    taken.subtract(&NEVER_OWNED);
     if taken.is_empty() {
         return Ok(managers);
     }
     writer.fields = taken;
-    if let Some(before) = managers.0.get(&writer.identity()) {
-        writer.fields.absorb(&before.fields);
+    let identity = writer.identity();
+    if let Some(before) = managers.0.remove(&identity) {
+        writer.fields.absorb(before.fields);
     }
-    managers.insert(writer);
+    managers.0.insert(identity, writer);
     Ok(managers)
 }
 
@@ -111,7 +115,7 @@ pub(super) fn apply(
     let mut managers = take_away(managers, &changes, Some(&identity));
     let changed = !same(live, &object);
     if let Some(entry) = managers.0.get_mut(&identity) {
-        entry.fields = entry.fields.difference(&NEVER_OWNED);
+        entry.fields.subtract(&NEVER_OWNED);
         if changed {
             entry.time = now;
         }
@@ -128,7 +132,7 @@ type Changes = BTreeMap<String, Comparison>;
 /// Owned fields in line with the types of today; owners in versions that are gone are forgotten.
 fn reconciled(kind: &Manager<'_>, managers: Managers) -> Managers {
     let known = managers.0.into_iter().filter_map(|(identity, mut entry)| {
-        entry.fields = reconcile(&entry.fields, kind.shape_in(&entry.api_version)?);
+        reconcile(&mut entry.fields, kind.shape_in(&entry.api_version)?);
         Some((identity, entry))
     });
     Managers(known.collect())
@@ -163,7 +167,9 @@ fn take_away(managers: Managers, changes: &Changes, writer: Option<&str>) -> Man
     let left = managers.0.into_iter().filter_map(|(identity, mut entry)| {
         if writer != Some(identity.as_str()) {
             let own = changes.get(&entry.api_version)?;
-            entry.fields = entry.fields.difference(&contested(&entry, changes)).difference(&own.removed);
+            for changed in [&own.modified, &own.added, &own.removed] {
+                entry.fields.subtract(changed);
+            }
         }
         (!entry.fields.is_empty()).then_some((identity, entry))
     });
@@ -178,7 +184,7 @@ fn prune(kind: &Manager<'_>, merged: Value, managers: &Managers, before: &Entry)
     let mut pruned = remove(&merged, &had, shape);
     let mut owned_in: BTreeMap<&str, FieldSet> = BTreeMap::new();
     for entry in managers.entries() {
-        owned_in.entry(&entry.api_version).or_default().absorb(&entry.fields);
+        owned_in.entry(&entry.api_version).or_default().absorb(entry.fields.clone());
     }
     // The applier's version first, then the others: each pass gives back what somebody owns in that version.
     let first = owned_in.remove_entry(before.api_version.as_str());

@@ -4,6 +4,7 @@
 //! Invariant: steps are totally ordered (names, keys, values, indexes) with numbers compared as numbers, so that
 //! sets of steps have one form whatever order they were built in.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -14,12 +15,62 @@ use thiserror::Error;
 /// One step of the path to a field.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Shared, because sets of fields are built from copies of paths.
-    Field(Arc<str>),
+    Field(Name),
     /// The key fields of a list item, sorted by name.
     Key(Vec<(String, Json)>),
     Value(Json),
     Index(i64),
+}
+
+/// The name of a field. Most are in a table of the program; the others are shared, because sets of fields are built from
+/// copies of paths.
+#[derive(Clone)]
+pub enum Name {
+    Known(&'static str),
+    Shared(Arc<str>),
+}
+
+impl std::ops::Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Known(name) => name,
+            Self::Shared(name) => name,
+        }
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for Name {
+    fn from(name: T) -> Self {
+        Self::Shared(name.into())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, out)
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
 }
 
 /// A path from the object's root.
@@ -69,7 +120,7 @@ impl Step {
     /// The key of a FieldsV1 object for this step.
     pub fn encode(&self) -> String {
         match self {
-            Step::Field(name) => format!("f:{name}"),
+            Step::Field(name) => ["f:", name].concat(),
             Step::Key(keys) => {
                 let keys: Map<String, Value> =
                     keys.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
@@ -85,7 +136,7 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Field(name) => write!(out, ".{name}"),
+            Step::Field(name) => write!(out, ".{}", &**name),
             Step::Key(keys) => {
                 let keys: Vec<String> = keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
                 write!(out, "[{}]", keys.join(","))
@@ -103,7 +154,10 @@ pub fn path_text(path: &[Step]) -> String {
 
 /// Existing entries were written with these characters escaped inside the step's own JSON; another spelling would make
 /// a second field of the same item.
-pub(super) fn escape_like_go(json: &str) -> String {
+pub(super) fn escape_like_go(json: &str) -> Cow<'_, str> {
+    if !json.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return Cow::Borrowed(json);
+    }
     let mut escaped = String::with_capacity(json.len());
     for letter in json.chars() {
         match letter {
@@ -111,7 +165,7 @@ pub(super) fn escape_like_go(json: &str) -> String {
             _ => escaped.push(letter),
         }
     }
-    escaped
+    Cow::Owned(escaped)
 }
 
 /// A JSON value with a total order.

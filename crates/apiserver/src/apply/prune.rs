@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::path::{Path, Step};
-use super::set::FieldSet;
+use super::set::{FieldSet, Part};
 use super::shape::{Atom, ItemKind, Listing, Mapping, Shape, Unity};
 
 /// The value without these fields. A container that loses its last part stays, empty.
@@ -57,32 +57,31 @@ pub(super) fn with_named_parents(set: &FieldSet, shape: Option<Shape<'_>>) -> Fi
         Some(Atom::List(list)) => Some(list),
         _ => None,
     };
-    let mut members: std::collections::BTreeSet<Step> = set.members().cloned().collect();
-    let mut children = std::collections::BTreeMap::new();
-    for (step, below) in set.children() {
-        let child = match step {
+    let mut all = FieldSet::new();
+    for (step, part) in set.parts() {
+        let has_parts = !part.below.is_empty();
+        let (named, child) = match step {
             Step::Field(name) => {
-                if map.is_some_and(|map| map.declared(name).is_some()) {
-                    members.insert(step.clone());
-                }
-                map.and_then(|map| map.child(name))
+                let declared = map.is_some_and(|map| map.declared(name).is_some());
+                (declared && has_parts, map.and_then(|map| map.child(name)))
             }
-            Step::Key(_) => list.as_ref().map(|list| list.item),
-            Step::Value(_) | Step::Index(_) => None,
+            Step::Key(_) => (false, list.as_ref().map(|list| list.item)),
+            Step::Value(_) | Step::Index(_) => (false, None),
         };
-        children.insert(step.clone(), with_named_parents(below, child));
+        let below = if has_parts { with_named_parents(&part.below, child) } else { FieldSet::new() };
+        all.push(step.clone(), Part { itself: part.itself || named, below });
     }
-    FieldSet::from_parts(members, children)
+    all
 }
 
 /// The set after its type has changed: what is atomic now is owned as a whole by those who owned a part of it.
-pub(super) fn reconcile(set: &FieldSet, shape: Shape<'_>) -> FieldSet {
+pub(super) fn reconcile(set: &mut FieldSet, shape: Shape<'_>) {
     let mut wholes = FieldSet::new();
     find_wholes(set, shape, &mut Vec::new(), &mut wholes);
-    if wholes.is_empty() {
-        return set.clone();
+    if !wholes.is_empty() {
+        set.subtract_below(&wholes);
+        set.absorb(wholes);
     }
-    set.without_below(&wholes).union(&wholes)
 }
 
 /// Collects the paths of atomic values that have owned parts.

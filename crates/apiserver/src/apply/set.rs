@@ -1,9 +1,8 @@
 //! Sets of fields, and their form in managedFields (FieldsV1).
 //!
-//! Invariant: a child set is never empty; a path is in the set when its last step is a member where the steps before it
-//! lead. A field and the fields below it are owned apart from each other.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Invariants: the nodes of a set are in the order of their steps, each step once; a node is a member itself, or has
+//! something below it, or both. So equal sets have one form, and the algebra is one pass over two sorted lists that
+//! moves what stays instead of copying it. A field and the fields below it are owned apart from each other.
 
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -13,8 +12,33 @@ use super::path::{Path, Step, StepError};
 /// A set of fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    members: BTreeSet<Step>,
-    children: BTreeMap<Step, FieldSet>,
+    nodes: Vec<Node>,
+}
+
+/// What a set says about one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Node {
+    step: Step,
+    part: Part,
+}
+
+/// The part of a set at one place and below it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Whether the place itself is a member.
+    pub(super) itself: bool,
+    pub(super) below: FieldSet,
+}
+
+impl Part {
+    pub(super) fn is_empty(&self) -> bool {
+        !self.itself && self.below.is_empty()
+    }
+
+    pub(super) fn absorb(&mut self, other: Part) {
+        self.itself |= other.itself;
+        self.below.absorb(other.below);
+    }
 }
 
 /// Why a FieldsV1 value cannot be read.
@@ -27,8 +51,8 @@ pub enum FieldsError {
 }
 
 impl FieldSet {
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { nodes: Vec::new() }
     }
 
     /// The set of these paths of plain field names: `FieldSet::of(&[&["status"], &["metadata", "name"]])`.
@@ -41,90 +65,166 @@ impl FieldSet {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.members.is_empty() && self.children.is_empty()
+        self.nodes.is_empty()
     }
 
     /// Adds a path; the root itself is never a member.
     pub fn insert(&mut self, path: &[Step]) {
-        match path {
-            [] => {}
-            [last] => {
-                self.members.insert(last.clone());
-            }
-            [first, rest @ ..] => self.children.entry(first.clone()).or_default().insert(rest),
+        let [first, rest @ ..] = path else { return };
+        let part = self.part_mut(first);
+        match rest {
+            [] => part.itself = true,
+            rest => part.below.insert(rest),
         }
     }
 
     pub fn contains(&self, path: &[Step]) -> bool {
         match path {
             [] => false,
-            [last] => self.members.contains(last),
-            [first, rest @ ..] => self.children.get(first).is_some_and(|child| child.contains(rest)),
+            [last] => self.has(last),
+            [first, rest @ ..] => self.below(first).is_some_and(|child| child.contains(rest)),
         }
     }
 
     pub(super) fn has(&self, step: &Step) -> bool {
-        self.members.contains(step)
+        self.part(step).is_some_and(|part| part.itself)
     }
 
     /// The set below a step: its prefix view.
     pub fn below(&self, step: &Step) -> Option<&FieldSet> {
-        self.children.get(step)
+        self.part(step).map(|part| &part.below).filter(|below| !below.is_empty())
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = &Step> {
-        self.members.iter()
+    fn part(&self, step: &Step) -> Option<&Part> {
+        let at = self.nodes.binary_search_by(|node| node.step.cmp(step)).ok()?;
+        Some(&self.nodes[at].part)
     }
 
+    /// The part at a step, which the caller fills.
+    fn part_mut(&mut self, step: &Step) -> &mut Part {
+        let at = match self.nodes.binary_search_by(|node| node.step.cmp(step)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.nodes.insert(at, Node { step: step.clone(), part: Part::default() });
+                at
+            }
+        };
+        &mut self.nodes[at].part
+    }
+
+    /// What there is at each step, in order.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&Step, &Part)> {
+        self.nodes.iter().map(|node| (&node.step, &node.part))
+    }
+
+    /// What is below each step, in order.
     pub(super) fn children(&self) -> impl Iterator<Item = (&Step, &FieldSet)> {
-        self.children.iter()
+        self.parts().map(|(step, part)| (step, &part.below)).filter(|(_, below)| !below.is_empty())
     }
 
-    pub(super) fn from_parts(members: BTreeSet<Step>, children: BTreeMap<Step, FieldSet>) -> Self {
-        let children = children.into_iter().filter(|(_, child)| !child.is_empty()).collect();
-        Self { members, children }
+    /// Adds a part; sets are built in the order of their steps.
+    pub(super) fn push(&mut self, step: Step, part: Part) {
+        if part.is_empty() {
+            return;
+        }
+        match self.nodes.last() {
+            Some(last) if last.step >= step => self.part_mut(&step).absorb(part),
+            _ => self.nodes.push(Node { step, part }),
+        }
     }
 
     pub fn union(&self, other: &FieldSet) -> FieldSet {
         let mut all = self.clone();
-        all.absorb(other);
+        all.absorb(other.clone());
         all
     }
 
     /// Adds every path of another set.
-    pub fn absorb(&mut self, other: &FieldSet) {
-        self.members.extend(other.members.iter().cloned());
-        for (step, theirs) in &other.children {
-            self.children.entry(step.clone()).or_default().absorb(theirs);
+    pub fn absorb(&mut self, other: FieldSet) {
+        if self.is_empty() {
+            *self = other;
+            return;
         }
+        let room = Vec::with_capacity(self.nodes.len() + other.nodes.len());
+        let mut mine = std::mem::replace(&mut self.nodes, room).into_iter().peekable();
+        for theirs in other.nodes {
+            while let Some(node) = mine.next_if(|node| node.step < theirs.step) {
+                self.nodes.push(node);
+            }
+            self.nodes.push(match mine.next_if(|node| node.step == theirs.step) {
+                Some(mut node) => {
+                    node.part.absorb(theirs.part);
+                    node
+                }
+                None => theirs,
+            });
+        }
+        self.nodes.extend(mine);
+    }
+
+    /// Keeps the nodes that `keep` says, which is shown what the other set has at the same step.
+    fn retain_beside(&mut self, other: &FieldSet, keep: impl Fn(&mut Part, Option<&Part>) -> bool) {
+        let mut others = other.nodes.as_slice();
+        self.nodes.retain_mut(|node| {
+            while let [first, rest @ ..] = others
+                && first.step < node.step
+            {
+                others = rest;
+            }
+            keep(&mut node.part, others.first().filter(|first| first.step == node.step).map(|first| &first.part))
+        });
+    }
+
+    /// Takes away every path that is not in the other set, too.
+    fn intersect(&mut self, other: &FieldSet) {
+        self.retain_beside(other, |part, theirs| {
+            let Some(theirs) = theirs else { return false };
+            part.itself &= theirs.itself;
+            part.below.intersect(&theirs.below);
+            !part.is_empty()
+        });
+    }
+
+    /// Takes away every path of the other set.
+    pub(super) fn subtract(&mut self, other: &FieldSet) {
+        self.retain_beside(other, |part, theirs| {
+            let Some(theirs) = theirs else { return true };
+            part.itself &= !theirs.itself;
+            part.below.subtract(&theirs.below);
+            !part.is_empty()
+        });
+    }
+
+    /// Takes away every path of the other set and everything below it.
+    pub(super) fn subtract_below(&mut self, other: &FieldSet) {
+        self.retain_beside(other, |part, theirs| match theirs {
+            None => true,
+            Some(theirs) if theirs.itself => false,
+            Some(theirs) => {
+                part.below.subtract_below(&theirs.below);
+                !part.is_empty()
+            }
+        });
     }
 
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
-        let shared = self.children.iter().filter_map(|(step, mine)| {
-            other.children.get(step).map(|theirs| (step.clone(), mine.intersection(theirs)))
-        });
-        FieldSet::from_parts(&self.members & &other.members, shared.collect())
+        let mut shared = self.clone();
+        shared.intersect(other);
+        shared
     }
 
     /// The paths of this set that are not in the other one.
     pub fn difference(&self, other: &FieldSet) -> FieldSet {
-        let left = self.children.iter().map(|(step, mine)| match other.children.get(step) {
-            Some(theirs) => (step.clone(), mine.difference(theirs)),
-            None => (step.clone(), mine.clone()),
-        });
-        FieldSet::from_parts(&self.members - &other.members, left.collect())
+        let mut left = self.clone();
+        left.subtract(other);
+        left
     }
 
     /// The paths of this set that are neither in the other one nor below a path of it.
     pub fn without_below(&self, other: &FieldSet) -> FieldSet {
-        let left =
-            self.children.iter().filter(|(step, _)| !other.members.contains(step)).map(|(step, mine)| {
-                match other.children.get(step) {
-                    Some(theirs) => (step.clone(), mine.without_below(theirs)),
-                    None => (step.clone(), mine.clone()),
-                }
-            });
-        FieldSet::from_parts(&self.members - &other.members, left.collect())
+        let mut left = self.clone();
+        left.subtract_below(other);
+        left
     }
 
     /// Every path: what is owned at a level comes before what is owned below it.
@@ -135,53 +235,53 @@ impl FieldSet {
     }
 
     fn collect(&self, prefix: &mut Path, paths: &mut Vec<Path>) {
-        for member in &self.members {
+        for (step, _) in self.parts().filter(|(_, part)| part.itself) {
             let mut path = prefix.clone();
-            path.push(member.clone());
+            path.push(step.clone());
             paths.push(path);
         }
-        for (step, child) in &self.children {
+        for (step, below) in self.children() {
             prefix.push(step.clone());
-            child.collect(prefix, paths);
+            below.collect(prefix, paths);
             prefix.pop();
         }
     }
 
     /// Reads FieldsV1. Steps of an unknown type are left out.
     pub fn decode(fields: &Value) -> Result<FieldSet, FieldsError> {
-        Ok(decode_node(fields)?.0)
+        Ok(decode_node(fields)?.below)
     }
 
     /// The set as FieldsV1.
     pub fn encode(&self) -> Value {
-        let mut fields = Map::new();
-        for member in &self.members {
-            fields.insert(member.encode(), Value::Object(Map::new()));
-        }
-        for (step, child) in &self.children {
-            let mut below = child.encode();
-            if let (Value::Object(below), true) = (&mut below, self.members.contains(step)) {
+        Value::Object(self.encode_fields())
+    }
+
+    fn encode_fields(&self) -> Map<String, Value> {
+        let node = |(step, part): (&Step, &Part)| {
+            let mut below = part.below.encode_fields();
+            if part.itself && !below.is_empty() {
                 below.insert(".".to_owned(), Value::Object(Map::new()));
             }
-            fields.insert(step.encode(), below);
-        }
-        Value::Object(fields)
+            (step.encode(), Value::Object(below))
+        };
+        self.parts().map(node).collect()
     }
 }
 
-/// The set of a node, and whether the node itself is a member: it is when it says so or when nothing is below it.
-fn decode_node(fields: &Value) -> Result<(FieldSet, bool), FieldsError> {
+/// The part of a node. It is a member itself when it says so or when nothing is below it.
+fn decode_node(fields: &Value) -> Result<Part, FieldsError> {
     let fields = match fields {
         Value::Object(fields) => fields,
-        Value::Null => return Ok((FieldSet::new(), true)),
+        Value::Null => return Ok(Part { itself: true, below: FieldSet::new() }),
         Value::Array(_) => return Err(FieldsError::NotAMap("a list")),
         _ => return Err(FieldsError::NotAMap("a scalar")),
     };
-    let mut set = FieldSet::new();
-    let mut is_member = false;
+    let mut part = Part::default();
+    part.below.nodes.reserve_exact(fields.len());
     for (key, below) in fields {
         if key == "." {
-            is_member = true;
+            part.itself = true;
             continue;
         }
         let step = match Step::decode(key) {
@@ -189,14 +289,8 @@ fn decode_node(fields: &Value) -> Result<(FieldSet, bool), FieldsError> {
             Err(StepError::UnknownType) => continue,
             Err(error) => return Err(FieldsError::Step(error)),
         };
-        let (child, child_is_member) = decode_node(below)?;
-        if child_is_member {
-            set.members.insert(step.clone());
-        }
-        if !child.is_empty() {
-            set.children.entry(step).or_default().absorb(&child);
-        }
+        part.below.push(step, decode_node(below)?);
     }
-    is_member |= set.is_empty();
-    Ok((set, is_member))
+    part.itself |= part.below.is_empty();
+    Ok(part)
 }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::path::{Json, Step};
+use super::path::{Json, Name, Step};
 use crate::schema::encode::empty;
 use crate::schema::types::{ListKind, Struct, Type};
 
@@ -68,7 +68,23 @@ pub(super) enum ItemKind<'a> {
     /// The list is one whole.
     Atomic,
     Set,
-    Keyed(Vec<&'a str>),
+    Keyed(Keys<'a>),
+}
+
+/// The fields that tell the items of a list apart.
+#[derive(Debug, Clone)]
+pub(super) enum Keys<'a> {
+    Known(&'static [&'static str]),
+    Declared(Vec<&'a str>),
+}
+
+impl<'a> Keys<'a> {
+    fn names(&self) -> &[&'a str] {
+        match self {
+            Self::Known(names) => names,
+            Self::Declared(names) => names,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -143,7 +159,7 @@ fn table_atom(ty: Type, value: Option<&Value>) -> Atom<'static> {
             let kind = match list.apply {
                 ListKind::Atomic => ItemKind::Atomic,
                 ListKind::Set => ItemKind::Set,
-                ListKind::Map(keys) => ItemKind::Keyed(keys.to_vec()),
+                ListKind::Map(keys) => ItemKind::Keyed(Keys::Known(keys)),
             };
             Atom::List(Listing { kind, item: Shape::Table(list.item) })
         }
@@ -196,7 +212,7 @@ impl<'a> Custom<'a> {
             Some("set") => ItemKind::Set,
             Some("map") => {
                 let keys = self.schema["x-kubernetes-list-map-keys"].as_array();
-                ItemKind::Keyed(keys.into_iter().flatten().filter_map(Value::as_str).collect())
+                ItemKind::Keyed(Keys::Declared(keys.into_iter().flatten().filter_map(Value::as_str).collect()))
             }
             _ => ItemKind::Atomic,
         };
@@ -244,6 +260,15 @@ impl<'a> Mapping<'a> {
         }
     }
 
+    /// The step to a field.
+    pub(super) fn step(&self, name: &str) -> Step {
+        let known = match self.of {
+            Shape::Table(Type::Struct(of)) => of.field(name),
+            _ => None,
+        };
+        Step::Field(known.map_or_else(|| name.into(), |field| Name::Known(field.name)))
+    }
+
     /// Nothing at all is known about the fields.
     pub(super) fn is_deduced(&self) -> bool {
         match self.of {
@@ -266,7 +291,7 @@ impl<'a> Listing<'a> {
         match &self.kind {
             ItemKind::Atomic => Err("invalid indexing of non-associative list".to_owned()),
             ItemKind::Set => set_step(item),
-            ItemKind::Keyed(keys) => self.keyed_step(keys, item),
+            ItemKind::Keyed(keys) => self.keyed_step(keys.names(), item),
         }
     }
 

@@ -56,78 +56,104 @@ impl Misfits {
     pub(super) fn one(path: &[Step], message: String) -> Self {
         Misfits(vec![Misfit { path: path.to_vec(), message }])
     }
+
+    /// A misfit of the value that is being looked at; who looked into it adds the way there.
+    pub(super) fn here(message: String) -> Self {
+        Self::one(&[], message)
+    }
+
+    /// The same misfits, seen from one level higher.
+    pub(super) fn below(mut self, step: Step) -> Self {
+        self.0.iter_mut().for_each(|misfit| misfit.path.insert(0, step.clone()));
+        self
+    }
 }
 
 /// Checks a whole object.
 pub(super) fn check(value: &Value, shape: Shape<'_>, duplicates: Duplicates) -> Result<(), Misfits> {
-    let mut checker = Checker { duplicates, path: Vec::new(), misfits: Vec::new() };
-    checker.visit(value, shape);
+    let mut checker = Checker { duplicates, misfits: Vec::new() };
+    checker.visit(value, shape, &Place::Root);
     if checker.misfits.is_empty() { Ok(()) } else { Err(Misfits(checker.misfits)) }
 }
 
 struct Checker {
     duplicates: Duplicates,
-    path: Path,
     misfits: Vec<Misfit>,
 }
 
+/// The way to a value. It is a path only for those who have to name it, which on a good object is nobody.
+enum Place<'p> {
+    Root,
+    Field(&'p Place<'p>, &'p str),
+    Item(&'p Place<'p>, &'p Step),
+    Index(&'p Place<'p>, usize),
+}
+
+impl Place<'_> {
+    fn path(&self) -> Path {
+        let (above, step) = match self {
+            Place::Root => return Path::new(),
+            Place::Field(above, name) => (above, Step::field(name)),
+            Place::Item(above, step) => (above, (*step).clone()),
+            Place::Index(above, index) => (above, Step::Index(i64::try_from(*index).unwrap_or(i64::MAX))),
+        };
+        let mut path = above.path();
+        path.push(step);
+        path
+    }
+}
+
 impl Checker {
-    fn report(&mut self, message: String) {
-        self.misfits.push(Misfit { path: self.path.clone(), message });
+    fn report(&mut self, place: &Place<'_>, message: String) {
+        self.misfits.push(Misfit { path: place.path(), message });
     }
 
-    fn visit(&mut self, value: &Value, shape: Shape<'_>) {
+    fn visit(&mut self, value: &Value, shape: Shape<'_>, place: &Place<'_>) {
         match shape.atom(Some(value)) {
             Atom::Scalar(scalar) => {
                 if let Some(message) = scalar_misfit(scalar, value) {
-                    self.report(message);
+                    self.report(place, message);
                 }
             }
             Atom::List(list) => match value {
-                Value::Array(items) => self.visit_items(&list, items),
+                Value::Array(items) => self.visit_items(&list, items, place),
                 Value::Null => {}
-                other => self.report(format!("expected list, got &{{{}}}", go_text(other))),
+                other => self.report(place, format!("expected list, got &{{{}}}", go_text(other))),
             },
             Atom::Map(map) => match value {
-                Value::Object(fields) => self.visit_fields(&map, fields),
+                Value::Object(fields) => self.visit_fields(&map, fields, place),
                 Value::Null => {}
-                other => self.report(format!("expected map, got &{{{}}}", go_text(other))),
+                other => self.report(place, format!("expected map, got &{{{}}}", go_text(other))),
             },
         }
     }
 
-    fn visit_fields(&mut self, map: &Mapping<'_>, fields: &serde_json::Map<String, Value>) {
+    fn visit_fields(&mut self, map: &Mapping<'_>, fields: &serde_json::Map<String, Value>, place: &Place<'_>) {
         for (name, value) in fields {
-            self.path.push(Step::field(name));
-            let child = map.child(name);
-            match child {
-                Some(shape) => self.visit(value, shape),
-                None => self.report("field not declared in schema".to_owned()),
-            }
-            self.path.pop();
-            // One undeclared field of a map is enough to refuse it.
-            if child.is_none() {
-                return;
+            let here = Place::Field(place, name);
+            match map.child(name) {
+                Some(shape) => self.visit(value, shape, &here),
+                // One undeclared field of a map is enough to refuse it.
+                None => return self.report(&here, "field not declared in schema".to_owned()),
             }
         }
     }
 
-    fn visit_items(&mut self, list: &Listing<'_>, items: &[Value]) {
+    fn visit_items(&mut self, list: &Listing<'_>, items: &[Value], place: &Place<'_>) {
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
-            let step = match &list.kind {
-                ItemKind::Atomic => Step::Index(i64::try_from(index).unwrap_or(i64::MAX)),
-                _ => match list.step(item) {
-                    Ok(step) => step,
-                    Err(why) => return self.report(format!("element {index}: {why}")),
-                },
-            };
-            if !seen.insert(step.clone()) && self.duplicates == Duplicates::Refused {
-                self.report(format!("duplicate entries for key {step}"));
+            if let ItemKind::Atomic = list.kind {
+                self.visit(item, list.item, &Place::Index(place, index));
+                continue;
             }
-            self.path.push(step);
-            self.visit(item, list.item);
-            self.path.pop();
+            let step = match list.step(item) {
+                Ok(step) => step,
+                Err(why) => return self.report(place, format!("element {index}: {why}")),
+            };
+            if self.duplicates == Duplicates::Refused && !seen.insert(step.clone()) {
+                self.report(place, format!("duplicate entries for key {step}"));
+            }
+            self.visit(item, list.item, &Place::Item(place, &step));
         }
     }
 }

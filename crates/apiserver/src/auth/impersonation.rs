@@ -8,6 +8,8 @@ use super::{
 };
 use crate::request::{Refusal, percent_decode};
 
+const PREFIX: &str = "impersonate-";
+
 /// Whom the Impersonate-* headers of a request name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Impersonation {
@@ -22,18 +24,20 @@ impl Impersonation {
     pub fn from_headers<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Option<Self>, Refusal> {
         let mut wanted = Self { user: String::new(), uid: String::new(), groups: Vec::new(), extra: BTreeMap::new() };
         for (name, value) in headers {
-            let name = name.to_ascii_lowercase();
-            match name.strip_prefix("impersonate-") {
+            let Some((prefix, part)) = name.split_at_checked(PREFIX.len()) else { continue };
+            if !prefix.eq_ignore_ascii_case(PREFIX) {
+                continue;
+            }
+            match part.to_ascii_lowercase().as_str() {
                 // The first of several is the one, for these two.
-                Some("user") if wanted.user.is_empty() => value.clone_into(&mut wanted.user),
-                Some("uid") if wanted.uid.is_empty() => value.clone_into(&mut wanted.uid),
-                Some("group") => wanted.groups.push(value.to_owned()),
-                Some(other) => {
+                "user" if wanted.user.is_empty() => value.clone_into(&mut wanted.user),
+                "uid" if wanted.uid.is_empty() => value.clone_into(&mut wanted.uid),
+                "group" => wanted.groups.push(value.to_owned()),
+                other => {
                     let Some(key) = other.strip_prefix("extra-") else { continue };
                     let key = percent_decode(key).unwrap_or_else(|| key.to_owned());
                     wanted.extra.entry(key).or_default().push(value.to_owned());
                 }
-                None => {}
             }
         }
         if !wanted.user.is_empty() {

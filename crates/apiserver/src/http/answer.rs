@@ -50,7 +50,9 @@ fn laid_out(value: &Value, layout: Layout) -> Vec<u8> {
 
 /// These three occur only inside strings, so the text can be rewritten without parsing it.
 pub(crate) fn escape(bytes: Vec<u8>) -> Vec<u8> {
-    if !bytes.iter().any(|byte| matches!(byte, b'<' | b'>' | b'&')) {
+    let needs = |byte: &u8| matches!(byte, b'<' | b'>' | b'&');
+    // Whole chunks without a way out in between are looked at many bytes at once.
+    if !bytes.chunks(256).any(|chunk| chunk.iter().fold(false, |found, byte| found | needs(byte))) {
         return bytes;
     }
     let mut out = Vec::with_capacity(bytes.len() + 32);

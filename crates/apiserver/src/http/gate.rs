@@ -63,12 +63,12 @@ impl Gate {
         Ok(self.authenticator.authenticate(credentials, &Bound(core), seconds(core))?)
     }
 
-    /// The user to go on with: another one, if the headers say so and the user may.
-    pub(super) fn impersonated(&self, core: &Core, user: User, headers: &HeaderMap) -> Outcome<User> {
+    /// Whom to go on with instead of the user, if the headers say so and the user may.
+    pub(super) fn impersonated(&self, core: &Core, user: &User, headers: &HeaderMap) -> Outcome<Option<User>> {
         let fields = headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
         match Impersonation::from_headers(fields)? {
-            None => Ok(user),
-            Some(wanted) => Ok(core.rights.with(&core.store, |rbac| impersonate(rbac, &user, &wanted))?),
+            None => Ok(None),
+            Some(wanted) => Ok(Some(core.rights.with(&core.store, |rbac| impersonate(rbac, user, &wanted))?)),
         }
     }
 

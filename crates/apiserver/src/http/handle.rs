@@ -32,8 +32,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) user: User,
-    pub(crate) info: RequestInfo,
+    pub(crate) user: Arc<User>,
+    pub(crate) info: Arc<RequestInfo>,
     pub(crate) accept: String,
     pub(crate) content_type: String,
     pub(crate) user_agent: String,
@@ -105,7 +105,9 @@ struct Speech {
 
 impl Speech {
     fn of(parts: &Parts) -> Self {
-        let query = crate::request::Query::parse(parts.uri.query().unwrap_or_default()).unwrap_or_default();
+        // Only one parameter matters here, and hardly any request has it, in any spelling.
+        let raw = parts.uri.query().filter(|raw| raw.contains("pretty") || raw.contains('%')).unwrap_or_default();
+        let query = crate::request::Query::parse(raw).unwrap_or_default();
         let layout = match wants_pretty(&query, &header(parts, USER_AGENT.as_str())) {
             true => Layout::Indented,
             false => Layout::Line,
@@ -123,8 +125,12 @@ impl Speech {
 
 /// The value of a header; empty when it is absent or no text. Several are joined, as they may be.
 fn header(parts: &Parts, name: &str) -> String {
-    let values: Vec<&str> = parts.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-    values.join(",")
+    let mut values = parts.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let mut text = values.next().unwrap_or_default().to_owned();
+    for value in values {
+        text.extend([",", value]);
+    }
+    text
 }
 
 async fn answer<B>(shared: Arc<Shared>, arrival: Arrival<'_>, body: B, seen: &mut Seen) -> Outcome<Answer>
@@ -167,20 +173,26 @@ where
 }
 
 /// Who it is and whether they may.
-fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(RequestInfo, User)> {
+fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Arc<RequestInfo>, Arc<User>)> {
     let Arrival { caller, parts, .. } = arrival;
     check_headers(parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))?;
     let info = RequestInfo::parse(parts.method.as_str(), parts.uri.path(), parts.uri.query().unwrap_or_default())?;
-    seen.info = Some(info.clone());
+    let info = Arc::new(info);
+    seen.info = Some(Arc::clone(&info));
     let user = match caller {
-        Caller::Known(user) => (**user).clone(),
-        Caller::Remote(certificate) => shared.gate.authenticate(&shared.core, certificate.as_ref(), &parts.headers)?,
+        Caller::Known(user) => Arc::clone(user),
+        Caller::Remote(certificate) => {
+            Arc::new(shared.gate.authenticate(&shared.core, certificate.as_ref(), &parts.headers)?)
+        }
     };
-    seen.user = Some(user.clone());
-    let acting = shared.gate.impersonated(&shared.core, user.clone(), &parts.headers)?;
-    if acting != user {
-        seen.impersonated = Some(acting.clone());
-    }
+    seen.user = Some(Arc::clone(&user));
+    let acting = match shared.gate.impersonated(&shared.core, &user, &parts.headers)?.map(Arc::new) {
+        Some(other) => {
+            seen.impersonated = Some(Arc::clone(&other)).filter(|other| *other != user);
+            other
+        }
+        None => user,
+    };
     match shared.gate.authorize(&shared.core, &acting, &info) {
         Ok(reason) => seen.allowed = Some(reason),
         Err(refusal) => {
@@ -230,10 +242,11 @@ fn values(json: &[u8]) -> usize {
 }
 
 async fn route(mut call: Call) -> Result<Answer, Failure> {
-    match &call.info.target {
+    let info = Arc::clone(&call.info);
+    match &info.target {
         Target::Endpoint(endpoint) => endpoints::serve(&call, endpoint),
         Target::Resource(request) => {
-            let (request, accept_encoding) = (request.clone(), std::mem::take(&mut call.accept_encoding));
+            let accept_encoding = std::mem::take(&mut call.accept_encoding);
             Ok(resources::serve(call, request).await?.compressed(&accept_encoding))
         }
     }

@@ -10,7 +10,10 @@ use crate::catalog::Resource;
 use crate::kinds::Timestamp;
 use crate::request::{IncludeObject, Transform};
 use crate::store::Stored;
-use crate::verbs::{Listed, TableForm, TypeFields, decode, partial, print_escaped, print_shown, shown};
+use crate::verbs::{
+    Listed, PARTIAL_HEAD, TableForm, TypeFields, copy_metadata, decode, decode_unowned, partial, print_escaped,
+    print_shown, shown,
+};
 
 /// Pieces are about this large: a few TLS records, and still warm in the cache when they are encrypted.
 const PIECE: usize = 64 * 1024;
@@ -73,15 +76,44 @@ impl ListText {
 
     fn print(&self, out: &mut Vec<u8>, stored: &Stored) {
         let object = || shown(&self.resource, decode(stored));
+        let built_in = self.resource.custom().is_none();
         match self.form {
             ItemForm::Plain(types) => print_shown(out, &self.resource, stored, stored.revision, types),
             ItemForm::Partial => print_escaped(out, &partial(&object())),
+            ItemForm::Row { include: IncludeObject::Metadata, now } if built_in => {
+                let form = TableForm { resource: &self.resource, include: IncludeObject::None, now };
+                let row = form.row(&shown(&self.resource, decode_unowned(stored)));
+                if !print_row(out, row, stored) {
+                    let form = TableForm { include: IncludeObject::Metadata, ..form };
+                    print_escaped(out, &form.row(&object()));
+                }
+            }
             ItemForm::Row { include, now } => {
                 let form = TableForm { resource: &self.resource, include, now };
                 print_escaped(out, &form.row(&object()));
             }
         }
     }
+}
+
+/// Adds a row whose object is the metadata of a stored version, copied as it is. False when it cannot be copied, and
+/// then nothing is added.
+fn print_row(out: &mut Vec<u8>, mut row: Value, stored: &Stored) -> bool {
+    let mut metadata = Vec::with_capacity(stored.value.len());
+    if !copy_metadata(&mut metadata, stored) {
+        return false;
+    }
+    if let Some(fields) = row.as_object_mut() {
+        fields.remove("object");
+    }
+    print_escaped(out, &row);
+    // The row has its cells at least, so what follows is not the first of its fields.
+    out.pop();
+    out.extend_from_slice(b",\"object\":");
+    out.extend_from_slice(PARTIAL_HEAD.as_bytes());
+    out.extend_from_slice(&metadata);
+    out.extend_from_slice(b"}}");
+    true
 }
 
 impl Iterator for ListText {

@@ -61,7 +61,7 @@ fn include(call: &Call, accepted: Accepted) -> Outcome<IncludeObject> {
     }
 }
 
-pub(super) async fn serve(call: Call, request: ResourceRequest) -> Outcome<Answer> {
+pub(super) async fn serve(call: Call, request: &ResourceRequest) -> Outcome<Answer> {
     let served = call.shared.core.served();
     if served.group(&request.group).is_none() {
         return Ok(Answer::page_not_found());
@@ -74,13 +74,13 @@ pub(super) async fn serve(call: Call, request: ResourceRequest) -> Outcome<Answe
         return Err(ApiError::method_not_allowed().into());
     }
     if resource.is_question() {
-        return question(&call, resource, &request).await;
+        return question(&call, resource, request).await;
     }
-    let namespace = place(resource, &request)?;
+    let namespace = place(resource, request)?;
     let asked = Asked { resource: Arc::clone(resource), namespace };
     let answer = match (&request.name, &request.subresource) {
-        (None, _) => collection(call, asked, &request).await,
-        (Some(name), None) => object(call, asked, name, &request).await,
+        (None, _) => collection(call, asked, request).await,
+        (Some(name), None) => object(call, asked, name, request).await,
         (Some(name), Some(subresource)) => match resource.subresource(subresource) {
             Some(subresource) => below(call, asked, name, subresource).await,
             // The reference looks for custom resources in another place, which answers in other words.

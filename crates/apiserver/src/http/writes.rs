@@ -4,15 +4,15 @@ use serde_json::Value;
 
 use super::answer::Answer;
 use super::handle::Call;
-use super::render::deleted_list;
+use super::render::{Form, deleted_list};
 use super::resources::Asked;
 use crate::apply::Force;
 use crate::kinds::{DeleteAnswer, Endpoint, read};
 use crate::request::{DryRun, ListOptions, PatchOptions, WriteOptions, body_type, field_manager, patch_type};
 use crate::status;
 use crate::verbs::{
-    BodyKind, Deleted, Deletion, Effect, Given, Outcome, PatchBody, Patching, Replacement, Updated, Warnings, Write,
-    delete_options,
+    BodyKind, Created, Deleted, Deletion, Effect, Given, Outcome, PatchBody, Patching, Replacement, Updated, Warnings,
+    Write, delete_options,
 };
 
 const TOKEN_REQUEST: BodyKind<'static> = BodyKind {
@@ -64,12 +64,24 @@ pub(super) async fn create(call: &Call, asked: &Asked) -> Outcome<Answer> {
     let work = async {
         let object = given.object(&write)?;
         let created = call.shared.core.create(&write, object).await?;
-        Ok(match &created.stored {
-            Some(stored) => form.stored(201, stored),
-            None => form.one(201, created.object),
-        })
+        Ok(created_answer(&form, created))
     };
     Ok(warned(call, &write, work.await))
+}
+
+fn created_answer(form: &Form<'_>, created: Created) -> Answer {
+    match &created.stored {
+        Some(stored) => form.stored(201, stored),
+        None => form.one(201, created.object),
+    }
+}
+
+fn updated_answer(form: &Form<'_>, updated: Updated) -> Answer {
+    match updated {
+        Updated::Created(created) => created_answer(form, created),
+        Updated::Stored(stored) => form.stored(200, &stored),
+        Updated::Submitted(object) => form.one(200, object),
+    }
 }
 
 pub(super) async fn update(call: &Call, asked: &Asked, name: &str) -> Outcome<Answer> {
@@ -89,10 +101,7 @@ async fn put(call: &Call, asked: &Asked, name: &str, endpoint: Endpoint) -> Outc
     let work = async {
         let mut object = given.object(&write)?;
         settle(asked, &mut object, name)?;
-        Ok(match call.shared.core.update(&write, name, &Replacement(object)).await? {
-            Updated::Created(object) => form.one(201, object),
-            Updated::Changed(object) => form.one(200, object),
-        })
+        Ok(updated_answer(&form, call.shared.core.update(&write, name, &Replacement(object)).await?))
     };
     Ok(warned(call, &write, work.await))
 }
@@ -121,10 +130,7 @@ async fn patch_at(call: &Call, asked: &Asked, name: &str, endpoint: Endpoint) ->
     let force = if options.force { Force::TakeOver } else { Force::Refuse };
     let work = async {
         let body = PatchBody::decode(kind, &call.body, &write)?;
-        Ok(match call.shared.core.update(&write, name, &Patching { body, force }).await? {
-            Updated::Created(object) => form.one(201, object),
-            Updated::Changed(object) => form.one(200, object),
-        })
+        Ok(updated_answer(&form, call.shared.core.update(&write, name, &Patching { body, force }).await?))
     };
     Ok(warned(call, &write, work.await))
 }
@@ -140,10 +146,11 @@ pub(super) async fn delete(call: &Call, asked: &Asked, name: &str) -> Outcome<An
         user: &call.user,
         options: &options,
     };
+    // Only the old way of asking for background deletion is told that it takes time.
+    let marked = if options.orphan_dependents == Some(false) { 202 } else { 200 };
     Ok(match call.shared.core.delete(&deletion, name).await? {
-        // Only the old way of asking for background deletion is told that it takes time.
-        Deleted::Marked(object) if options.orphan_dependents == Some(false) => form.one(202, object),
-        Deleted::Marked(object) => form.one(200, object),
+        Deleted::Marked(stored) => form.stored(marked, &stored),
+        Deleted::WouldMark(object) => form.one(marked, object),
         Deleted::Removed(object) => match asked.rules()?.policy().delete_answer {
             DeleteAnswer::Object => form.one(200, object),
             DeleteAnswer::Status => {
@@ -172,7 +179,7 @@ pub(super) async fn delete_collection(call: &Call, asked: &Asked) -> Outcome<Ans
         };
         match call.shared.core.delete(&deletion, read::name(&object)).await {
             // The answer shows what was there, not what became of it.
-            Ok(Deleted::Marked(_) | Deleted::Removed(_)) => gone.push(object),
+            Ok(Deleted::Marked(_) | Deleted::WouldMark(_) | Deleted::Removed(_)) => gone.push(object),
             // Somebody else deleted it meanwhile.
             Err(failure) if failure.code == 404 => {}
             Err(failure) => return Err(failure),

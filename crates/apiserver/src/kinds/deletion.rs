@@ -72,9 +72,14 @@ pub fn check_preconditions(kind: Resource<'_>, object: &Value, options: Options<
 
 /// Decides one DELETE.
 pub fn decide(departure: Departure, object: &Value, options: Options<'_>, now: Timestamp) -> Outcome {
-    let mut marked = object.clone();
     let propagation = options.propagation.filter(|_| departure != Departure::Event);
     let finalizers = finalizers_for(object, propagation);
+    let plain = matches!(departure, Departure::Plain | Departure::Event);
+    if plain && finalizers.is_empty() && !deleting(object) {
+        // Nothing keeps it, so it need not be marked first.
+        return Outcome::Remove(object.clone());
+    }
+    let mut marked = object.clone();
     set_finalizers(&mut marked, finalizers);
     match departure {
         Departure::Namespace => mark_namespace(&mut marked, now),

@@ -74,8 +74,10 @@ pub fn wants_generated_name(object: &Value) -> bool {
 
 /// Takes away what only the server sets; a client's generation stays (C025).
 pub(crate) fn clear_for_create(object: &mut Value, scope: Scope) {
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "creationTimestamp"] {
-        remove(object, &format!("/metadata/{field}"));
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "creationTimestamp"] {
+            metadata.remove(field);
+        }
     }
     if scope == Scope::Cluster {
         remove(object, "/metadata/namespace");
@@ -120,18 +122,19 @@ pub enum Moment {
 /// Drops owners that are named twice, word for word, and says so.
 pub fn deduplicate_owners(object: &mut Value, moment: Moment) -> Option<String> {
     let owners = list(object, "/metadata/ownerReferences");
-    let mut kept: Vec<Value> = Vec::new();
+    let mut kept: Vec<&Value> = Vec::new();
     let mut duplicates: Vec<String> = Vec::new();
     for owner in owners {
-        if kept.contains(owner) {
+        if kept.contains(&owner) {
             duplicates.push(text(owner, "/uid").into());
         } else {
-            kept.push(owner.clone());
+            kept.push(owner);
         }
     }
     if duplicates.is_empty() {
         return None;
     }
+    let kept: Vec<Value> = kept.into_iter().cloned().collect();
     set(object, "/metadata/ownerReferences", kept);
     let when = match moment {
         Moment::Sent => "",
@@ -263,15 +266,19 @@ pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("metadata.generation", generation(object), "must not be decremented"));
     }
     for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        let pointer = format!("/metadata/{field}");
-        if !same(object.pointer(&pointer), old.pointer(&pointer)) {
-            errors.push(FieldError::immutable(format!("metadata.{field}"), copy(object, &pointer)));
+        let (new, before) = (metadata(object, field), metadata(old, field));
+        if !same(new, before) {
+            errors.push(FieldError::immutable(format!("metadata.{field}"), new.cloned().unwrap_or_default()));
         }
     }
     errors.extend(validate_labels(object, "/metadata/labels", "metadata.labels"));
     errors.extend(validate_annotations(object));
     errors.extend(validate_owners(object));
     errors
+}
+
+fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
+    object.get("metadata").and_then(|metadata| metadata.get(field))
 }
 
 /// As [`validate_update`], with the finalizer names: what the core kinds run.

@@ -1,5 +1,7 @@
 //! Name syntax. Each check returns every complaint in the reference's words, so that a caller adds the field only.
 
+use std::borrow::Cow;
+
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
@@ -28,8 +30,10 @@ impl NameRule {
     pub(crate) fn complaints(self, name: &str, part: Part) -> Vec<String> {
         let masked = match part {
             // What follows the dash is generated, so a letter stands for it.
-            Part::Prefix if name.len() > 1 && name.ends_with('-') => format!("{}a", &name[..name.len() - 1]),
-            Part::Prefix | Part::Whole => name.to_string(),
+            Part::Prefix if name.len() > 1 && name.ends_with('-') => {
+                Cow::Owned(format!("{}a", &name[..name.len() - 1]))
+            }
+            Part::Prefix | Part::Whole => Cow::Borrowed(name),
         };
         match self {
             Self::Subdomain => subdomain(&masked),
@@ -113,9 +117,10 @@ pub(crate) fn subdomain(text: &str) -> Vec<String> {
 pub(crate) fn qualified(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let qualified_rule = || rule(QUALIFIED_RULE, &["MyName", "my.name", "123-abc"], QUALIFIED);
-    let name = match text.split('/').collect::<Vec<_>>().as_slice() {
-        [name] => *name,
-        [prefix, name] => {
+    let mut parts = text.split('/');
+    let name = match (parts.next().unwrap_or_default(), parts.next(), parts.next()) {
+        (name, None, _) => name,
+        (prefix, Some(name), None) => {
             if prefix.is_empty() {
                 complaints.push("prefix part must be non-empty".into());
             } else {
@@ -124,7 +129,7 @@ pub(crate) fn qualified(text: &str) -> Vec<String> {
                 complaints
                     .extend(prefix.map(|text| format!("prefix part {}", text.replace("253 characters", "253 bytes"))));
             }
-            *name
+            name
         }
         _ => {
             let tail = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";

@@ -6,12 +6,36 @@ use serde_json::{Map, Value};
 /// The value at `pointer`. `Value::pointer` copies each step twice, in case it is escaped; ours are not, and are walked
 /// for every rule of every write.
 pub(crate) fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
-    if pointer.contains('~') {
+    if pointer.as_bytes().contains(&b'~') {
         return object.pointer(pointer);
     }
-    pointer.split('/').skip(1).try_fold(object, |value, step| match value {
+    steps(pointer).try_fold(object, |value, step| match value {
         Value::Object(fields) => fields.get(step),
         Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+/// The keys of a pointer without escapes. They are a few letters each: looking at every letter is faster than setting up
+/// a search.
+fn steps(pointer: &str) -> impl Iterator<Item = &str> {
+    let mut rest = pointer.strip_prefix('/');
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = text.bytes().position(|byte| byte == b'/');
+        rest = end.map(|end| &text[end + 1..]);
+        Some(end.map_or(text, |end| &text[..end]))
+    })
+}
+
+/// As [`at`], for changing.
+fn at_mut<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
+    if pointer.as_bytes().contains(&b'~') {
+        return object.pointer_mut(pointer);
+    }
+    steps(pointer).try_fold(object, |value, step| match value {
+        Value::Object(fields) => fields.get_mut(step),
+        Value::Array(items) => items.get_mut(step.parse::<usize>().ok()?),
         _ => None,
     })
 }
@@ -86,11 +110,16 @@ pub(crate) fn deleting(object: &Value) -> bool {
 /// Writes `value` at `pointer`, making the objects on the way. The keys of a pointer used here hold no `/` or `~`.
 pub(crate) fn set(object: &mut Value, pointer: &str, value: impl Into<Value>) {
     let mut place = object;
-    for key in pointer.split('/').skip(1) {
+    for key in steps(pointer) {
         if !place.is_object() {
             *place = Value::Object(Map::new());
         }
-        place = &mut place[key];
+        let Value::Object(fields) = place else { return };
+        // Most of the way is there already, and then its keys are not copied.
+        if !fields.contains_key(key) {
+            fields.insert(key.to_owned(), Value::Null);
+        }
+        place = &mut fields[key];
     }
     *place = value.into();
 }
@@ -100,7 +129,7 @@ pub(crate) fn insert(object: &mut Value, pointer: &str, key: &str, value: impl I
     if !at(object, pointer).is_some_and(Value::is_object) {
         set(object, pointer, Map::new());
     }
-    if let Some(map) = object.pointer_mut(pointer).and_then(Value::as_object_mut) {
+    if let Some(map) = at_mut(object, pointer).and_then(Value::as_object_mut) {
         map.insert(key.into(), value.into());
     }
 }
@@ -121,7 +150,7 @@ pub(crate) fn set_default_text(object: &mut Value, pointer: &str, value: &str) {
 
 pub(crate) fn remove(object: &mut Value, pointer: &str) -> Option<Value> {
     let (parent, key) = pointer.rsplit_once('/')?;
-    object.pointer_mut(parent)?.as_object_mut()?.remove(key)
+    at_mut(object, parent)?.as_object_mut()?.remove(key)
 }
 
 /// Makes `pointer` what it is in `old`, absent if absent there.
@@ -136,7 +165,7 @@ pub(crate) fn restore(object: &mut Value, old: &Value, pointer: &str) {
 
 /// The items of a list for changing; nothing when absent.
 pub(crate) fn items_mut<'a>(object: &'a mut Value, pointer: &str) -> std::slice::IterMut<'a, Value> {
-    match object.pointer_mut(pointer).and_then(Value::as_array_mut) {
+    match at_mut(object, pointer).and_then(Value::as_array_mut) {
         Some(items) => items.iter_mut(),
         None => [].iter_mut(),
     }

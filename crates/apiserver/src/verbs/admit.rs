@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::{Core, Deletion, Outcome, Write, codec, shown};
-use crate::admission::{self, Charge, Lookup, Operation, Request, User};
+use crate::admission::{self, Charge, Lookup, NamespaceLife, Operation, Request, User};
 use crate::auth::{
     Attributes, Authority, Decision, Object, RoleWrite, WithNodes, check_binding_write, check_role_write, forbidden,
 };
@@ -28,8 +28,8 @@ impl Lookup for State<'_> {
         self.0.load(resource, namespace, name).map(|live| live.object)
     }
 
-    fn namespace(&self, name: &str) -> Option<Value> {
-        self.0.find(stored_kind("Namespace")?, None, name).map(|stored| codec::decode_namespace(&stored))
+    fn namespace(&self, name: &str) -> Option<NamespaceLife> {
+        self.0.find(stored_kind("Namespace")?, None, name).map(|stored| codec::namespace_life(&stored))
     }
 
     fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
@@ -132,15 +132,15 @@ impl Core {
         Ok(charges.iter().filter_map(put_charge).collect())
     }
 
-    pub(super) fn admit_delete(&self, deletion: &Deletion<'_>, name: &str) -> Outcome<()> {
-        let live = self.load(deletion.resource, deletion.namespace, name);
+    /// Admission of a delete; `old` is what is there, if anything is.
+    pub(super) fn admit_delete(&self, deletion: &Deletion<'_>, name: &str, old: Option<&Value>) -> Outcome<()> {
         let request = Request {
             operation: Operation::Delete,
             resource: deletion.resource.named(),
             subresource: "",
             namespace: deletion.namespace.unwrap_or_default(),
             name,
-            old: live.as_ref().map(|live| &live.object),
+            old,
         };
         admission::check_delete(&request, &State(self))?;
         self.restrict(&request, deletion.user, None)

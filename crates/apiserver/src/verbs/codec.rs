@@ -4,11 +4,14 @@
 //! characters that Go escapes are escaped. So an answer is the stored text with the version put in and, in lists, without
 //! the first two fields: bytes are copied and nothing is parsed. Text that starts otherwise is parsed and printed.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::admission::{NamespaceLife, TERMINATING};
 use crate::http::escape;
 use crate::store::{Revision, Stored};
 
@@ -80,11 +83,16 @@ pub(crate) fn copy(out: &mut Vec<u8>, stored: &Stored, revision: Revision, types
         TypeFields::Left => out.push(b'{'),
     }
     out.extend_from_slice(METADATA);
+    push_version(out, revision);
+    out.extend_from_slice(rest);
+}
+
+/// The first field of the metadata in every answer.
+fn push_version(out: &mut Vec<u8>, revision: Revision) {
     out.extend_from_slice(b"\"resourceVersion\":\"");
     // Writing to memory does not fail.
     let _ = serde_json::to_writer(&mut *out, &revision.0);
     out.extend_from_slice(b"\",");
-    out.extend_from_slice(rest);
 }
 
 /// Parts stored text: what comes before the metadata, and what comes after its opening brace.
@@ -95,6 +103,38 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = metadata.strip_prefix(METADATA)?;
     // Metadata without any field would need no comma; no stored object is without a name.
     (rest.first() == Some(&b'"')).then(|| (&text[..text.len() - metadata.len()], rest))
+}
+
+/// Adds the metadata of a stored version to `out`, with its revision. False when the text is not laid out as it should
+/// be, and then nothing is added.
+pub(crate) fn copy_metadata(out: &mut Vec<u8>, stored: &Stored) -> bool {
+    let Some((_, rest)) = split(&stored.value) else { return false };
+    let Some(end) = end_of_object(rest) else { return false };
+    out.push(b'{');
+    push_version(out, stored.revision);
+    out.extend_from_slice(&rest[..end]);
+    true
+}
+
+/// Where an object ends whose opening brace was taken off: behind its closing one.
+fn end_of_object(text: &[u8]) -> Option<usize> {
+    let (mut depth, mut in_text, mut escaped) = (1_usize, false, false);
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' if !in_text => depth += 1,
+            b'}' if !in_text => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// What follows the end of a string without escapes whose opening quote was taken off.
@@ -139,40 +179,100 @@ pub(crate) fn decode_at(stored: &Stored, revision: Revision) -> Value {
     object
 }
 
+/// As [`decode`], without the owners of fields: they are half of a small object, and no column of a table shows them.
+pub(crate) fn decode_unowned(stored: &Stored) -> Value {
+    let mut reader = serde_json::Deserializer::from_slice(&stored.value);
+    let read = Unowned::Object.deserialize(&mut reader);
+    let mut object = read.unwrap_or_else(|_| decode(stored));
+    set_version(&mut object, stored.revision);
+    object
+}
+
+/// Reads an object, or its metadata, and skips the owners.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unowned {
+    Object,
+    Metadata,
+}
+
+impl<'de> DeserializeSeed<'de> for Unowned {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unowned {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            let value = match (self, name.as_str()) {
+                (Self::Object, "metadata") => entries.next_value_seed(Self::Metadata)?,
+                (Self::Metadata, "managedFields") => {
+                    entries.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+                _ => entries.next_value()?,
+            };
+            fields.insert(name, value);
+        }
+        Ok(Value::Object(fields))
+    }
+}
+
 /// What decides about the life of an object: its name, uid, owners, finalizers and whether it is being deleted. All else
 /// is skipped, which takes a fraction of the time and memory that [`decode`] takes.
 pub(crate) fn decode_outline(stored: &Stored) -> Value {
-    decode_part::<Outline>(stored)
-}
-
-/// The outline of a namespace, with its phase.
-pub(crate) fn decode_namespace(stored: &Stored) -> Value {
-    decode_part::<NamespaceOutline>(stored)
-}
-
-fn decode_part<T: Serialize + DeserializeOwned>(stored: &Stored) -> Value {
-    serde_json::from_slice::<T>(&stored.value).and_then(serde_json::to_value).unwrap_or_else(|error| {
+    let outline = serde_json::from_slice::<Outline>(&stored.value);
+    outline.and_then(serde_json::to_value).unwrap_or_else(|error| {
         tracing::error!(key = %stored.key, %error, "a stored object is not JSON");
         Value::Object(Map::new())
     })
 }
 
+/// How it is with a stored namespace, without making an object of it.
+pub(crate) fn namespace_life(stored: &Stored) -> NamespaceLife {
+    match serde_json::from_slice::<NamespaceOutline<'_>>(&stored.value) {
+        Ok(outline) if outline.metadata.deletion_timestamp.is_some() => NamespaceLife::Terminating,
+        Ok(outline) if outline.status.phase.as_deref() == Some(TERMINATING) => NamespaceLife::Terminating,
+        Ok(_) => NamespaceLife::Open,
+        Err(error) => {
+            tracing::error!(key = %stored.key, %error, "a stored namespace cannot be read");
+            NamespaceLife::Open
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct NamespaceOutline<'a> {
+    #[serde(default)]
+    metadata: NamespaceMetadata,
+    #[serde(default, borrow)]
+    status: NamespacePhase<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct NamespaceMetadata {
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize, Default)]
+struct NamespacePhase<'a> {
+    #[serde(borrow)]
+    phase: Option<Cow<'a, str>>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Outline {
     metadata: OutlineMetadata,
-}
-
-#[derive(Serialize, Deserialize)]
-struct NamespaceOutline {
-    metadata: OutlineMetadata,
-    #[serde(default)]
-    status: NamespacePhase,
-}
-
-#[derive(Serialize, Deserialize, Default)]
-struct NamespacePhase {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    phase: Option<Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -242,6 +342,25 @@ mod tests {
     }
 
     #[test]
+    fn metadata_is_copied_to_its_closing_brace_and_owners_can_be_left_out() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "}"},
+            "metadata": {
+                "annotations": {"a": "}{\\\"}"}, "name": "one", "resourceVersion": "7",
+                "managedFields": [{"manager": "m", "fieldsV1": {"f:data": {}}}],
+            },
+        });
+        let stored = stored(encode(&object));
+        let mut out = Vec::new();
+        assert!(copy_metadata(&mut out, &stored));
+        let copied: Value = serde_json::from_slice(&out).expect("what was copied is JSON");
+        assert_eq!(copied, object["metadata"]);
+        let mut unowned = object;
+        crate::apply::clear(&mut unowned);
+        assert_eq!(decode_unowned(&stored), unowned);
+    }
+
+    #[test]
     fn an_outline_has_what_decides_about_the_life_of_an_object_and_no_more() {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}, "status": {"phase": "Active", "a": "b"},
@@ -254,8 +373,17 @@ mod tests {
         expected["metadata"].as_object_mut().expect("an object").remove("labels");
         let stored = stored(encode(&object));
         assert_eq!(decode_outline(&stored), expected);
-        expected["status"] = json!({"phase": "Active"});
-        assert_eq!(decode_namespace(&stored), expected);
+    }
+
+    #[test]
+    fn a_namespace_is_terminating_when_it_was_deleted_or_says_so() {
+        let life = |object: Value| namespace_life(&stored(encode(&object)));
+        let named = json!({"name": "one", "deletionTimestamp": null});
+        assert_eq!(life(json!({"metadata": named, "status": {"phase": "Active"}})), NamespaceLife::Open);
+        assert_eq!(life(json!({"metadata": named})), NamespaceLife::Open);
+        assert_eq!(life(json!({"metadata": named, "status": {"phase": "Terminating"}})), NamespaceLife::Terminating);
+        let deleted = json!({"name": "one", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert_eq!(life(json!({"metadata": deleted, "status": {"phase": "Active"}})), NamespaceLife::Terminating);
     }
 
     #[test]

@@ -32,8 +32,8 @@ impl Core {
         meta::settle_namespace(&mut object, write.resource.scope(), write.namespace.unwrap_or_default())?;
         write.warn(meta::deduplicate_owners(&mut object, meta::Moment::Sent).into_iter().collect());
         // Nobody owns what the server takes away.
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-            read::remove(&mut object, &format!("/metadata/{field}"));
+        for field in ["/metadata/deletionTimestamp", "/metadata/deletionGracePeriodSeconds"] {
+            read::remove(&mut object, field);
         }
         self.own(write, None, &mut object);
         self.create_owned(write, object).await

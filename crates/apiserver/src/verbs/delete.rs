@@ -1,5 +1,6 @@
 //! Delete: removes an object, or notes that it is to go and waits for its finalizers (spec/apiserver.md 2.1).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -11,14 +12,16 @@ use crate::crd;
 use crate::kinds::deletion::{self, Departure, Options};
 use crate::kinds::{Rules, read};
 use crate::request::{DeleteOptions, DryRun, Propagation};
-use crate::store::{self, CommitError, Expect};
+use crate::store::{self, CommitError, Expect, Stored};
 
 /// What a DELETE came to.
 #[derive(Debug)]
 pub(crate) enum Deleted {
     Removed(Value),
     /// Something keeps the object; it says since when it is dying.
-    Marked(Value),
+    Marked(Arc<Stored>),
+    /// As [`Deleted::Marked`], in a dry run.
+    WouldMark(Value),
 }
 
 /// One DELETE, or one of many.
@@ -39,19 +42,27 @@ enum Step {
 
 impl Core {
     pub(crate) async fn delete(&self, deletion: &Deletion<'_>, name: &str) -> Outcome<Deleted> {
-        self.admit_delete(deletion, name)?;
+        let mut found = self.load(deletion.resource, deletion.namespace, name);
+        self.admit_delete(deletion, name, found.as_ref().map(|live| &live.object))?;
         loop {
-            let live = self.load_or_404(deletion.resource, deletion.namespace, name)?;
+            let live = match found.take() {
+                Some(live) => live,
+                None => self.load_or_404(deletion.resource, deletion.namespace, name)?,
+            };
             let (commit, object) = match self.step(deletion, &live)? {
                 Step::Done(deleted) => return Ok(deleted),
                 Step::Commit(commit, object) => (commit, object),
             };
-            let removes = matches!(commit.action, store::Action::Delete);
             match self.store.commit(*commit).await {
                 Ok(committed) => {
                     let mut object = object;
-                    codec::set_version(&mut object, committed.revision);
-                    return Ok(if removes { Deleted::Removed(object) } else { Deleted::Marked(object) });
+                    return Ok(match committed.stored {
+                        Some(stored) => Deleted::Marked(stored),
+                        None => {
+                            codec::set_version(&mut object, committed.revision);
+                            Deleted::Removed(object)
+                        }
+                    });
                 }
                 // Somebody else was faster; the new version is looked at again.
                 Err(CommitError::Changed { .. } | CommitError::Missing { .. }) => {}
@@ -74,13 +85,13 @@ impl Core {
         let (key, expect) = (live.stored.key.clone(), Expect::At(live.stored.revision));
         let dry = options.dry_run == DryRun::All;
         Ok(match deletion::decide(departure, &object, wishes, self.now()) {
-            deletion::Outcome::Unchanged => Step::Done(Deleted::Marked(live.object.clone())),
+            deletion::Outcome::Unchanged => Step::Done(Deleted::Marked(Arc::clone(&live.stored))),
             deletion::Outcome::Remove(last) if dry => Step::Done(Deleted::Removed(last)),
             deletion::Outcome::Remove(last) => Step::Commit(Box::new(store::Write::delete(key, expect)), last),
             deletion::Outcome::Mark(mut marked) => {
                 settle(resource, rules, &mut marked);
                 if dry {
-                    return Ok(Step::Done(Deleted::Marked(marked)));
+                    return Ok(Step::Done(Deleted::WouldMark(marked)));
                 }
                 Step::Commit(Box::new(self.put(resource, key, &marked, expect)?), marked)
             }
@@ -89,12 +100,13 @@ impl Core {
 }
 
 /// A definition stays until its objects are gone.
-fn kept_for_cleanup(resource: &Resource, object: &Value) -> Value {
-    let mut object = object.clone();
-    if resource.stored_as == crd::DEFINITIONS && !read::deleting(&object) {
-        crate::kinds::meta::add_finalizer(&mut object, crd::CLEANUP);
+fn kept_for_cleanup<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+    if resource.stored_as != crd::DEFINITIONS || read::deleting(object) {
+        return Cow::Borrowed(object);
     }
-    object
+    let mut object = object.clone();
+    crate::kinds::meta::add_finalizer(&mut object, crd::CLEANUP);
+    Cow::Owned(object)
 }
 
 /// The old flag and the new policy say the same things.

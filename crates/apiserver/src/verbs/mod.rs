@@ -20,13 +20,13 @@ mod watch;
 pub(crate) use failure::{Failure, Outcome};
 
 pub(crate) use bodies::{BodyKind, Given, delete_options};
-pub(crate) use codec::{TypeFields, decode, decode_outline, print_escaped};
+pub(crate) use codec::{TypeFields, copy_metadata, decode, decode_outline, decode_unowned, print_escaped};
 pub(crate) use create::Created;
 pub(crate) use delete::{Deleted, Deletion};
 pub(crate) use list::{Collection, Listed};
 pub(crate) use patch::{PatchBody, Patching};
 pub(crate) use update::{Replacement, Updated};
-pub(crate) use view::{Headings, TableForm, list as list_view, partial, partial_list};
+pub(crate) use view::{Headings, PARTIAL_HEAD, TableForm, list as list_view, partial, partial_list};
 pub(crate) use watch::{EventForm, OpenWatches, Watching};
 
 use std::borrow::Cow;

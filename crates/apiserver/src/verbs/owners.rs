@@ -37,13 +37,17 @@ fn shape(resource: &Resource) -> Shape<'_> {
     }
 }
 
+/// Resources whose objects have another view, too.
+static VIEWS: LazyLock<Vec<&'static Resource>> = LazyLock::new(|| {
+    let all = || catalog::built_in().all().map(|resource| &**resource);
+    let shares = |one: &&Resource| all().any(|other| other.stored_as == one.stored_as && other.group != one.group);
+    all().filter(shares).collect()
+});
+
 /// The other view of the same objects: only events have one.
 fn other_views(resource: &Resource) -> Vec<(&'static str, Shape<'static>)> {
-    catalog::built_in()
-        .all()
-        .filter(|other| other.stored_as == resource.stored_as && other.group != resource.group)
-        .map(|other| (other.api_version.as_str(), shape(other)))
-        .collect()
+    let same_objects = |other: &&&Resource| other.stored_as == resource.stored_as && other.group != resource.group;
+    VIEWS.iter().filter(same_objects).map(|other| (other.api_version.as_str(), shape(other))).collect()
 }
 
 /// Runs `task` with the manager of an endpoint's fields.

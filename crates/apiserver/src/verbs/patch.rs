@@ -208,19 +208,34 @@ impl Patching {
     }
 }
 
+/// What a patch is applied to. Owners are half of a small object; a patch that leaves them alone does without them, and
+/// those of the live object are taken when the new ones are settled.
+fn document(live: &Value, without_owners: bool) -> Value {
+    let Value::Object(fields) = live else { return live.clone() };
+    let copy = |(name, value): (&String, &Value)| match value {
+        Value::Object(metadata) if without_owners && name == "metadata" => {
+            let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
+            (name.clone(), kept.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into())
+        }
+        value => (name.clone(), value.clone()),
+    };
+    fields.iter().map(copy).collect::<Map<_, _>>().into()
+}
+
 impl Change for Patching {
     fn of(&self, core: &Core, write: &Write<'_>, live: &Value) -> Outcome<Value> {
         let mut object = match &self.body {
             PatchBody::Apply(config) => return self.applied(write, Some(live), config),
             PatchBody::Json(patch) => {
-                let patched = patch.apply(live).map_err(|error| json_failure(&error))?;
-                let text = patched.to_string();
-                self.decoded(write, patched, &|why| unfit(text.clone(), why))?
+                let document = document(live, patch.leaves_alone("metadata", "managedFields"));
+                let patched = patch.apply(document).map_err(|error| json_failure(&error))?;
+                let shown = || patch.apply(live.clone()).unwrap_or_default().to_string();
+                self.decoded(write, patched, &|why| unfit(shown(), why))?
             }
             PatchBody::Merge(patch) => {
-                let patched = merge::apply(live, patch);
-                let text = patched.to_string();
-                self.decoded(write, patched, &|why| unfit(text.clone(), why))?
+                let document = document(live, merge::leaves_alone(patch, "metadata", "managedFields"));
+                let shown = || merge::apply(live.clone(), patch).to_string();
+                self.decoded(write, merge::apply(document, patch), &|why| unfit(shown(), why))?
             }
             PatchBody::Strategic(patch) => {
                 // Without a table there are no merge keys; custom resources are refused before this.

@@ -1,5 +1,7 @@
 //! Update: PUT, and the loop that PATCH shares with it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Core, Created, Effect, Live, Outcome, Write, codec, settle, storable};
@@ -7,20 +9,16 @@ use crate::kinds::meta;
 use crate::kinds::{self, Missing, Update, Versionless, deletion, read};
 use crate::request::go_quote;
 use crate::status::{ApiError, Mismatch};
-use crate::store::{self, CommitError, Expect};
+use crate::store::{self, CommitError, Expect, Stored};
 
 /// What a write of an existing object came to.
 #[derive(Debug)]
 pub(crate) enum Updated {
-    Created(Value),
-    /// Also when nothing had to be written, and when the write removed the object: then it is what was submitted.
-    Changed(Value),
-}
-
-impl From<Created> for Updated {
-    fn from(created: Created) -> Self {
-        Self::Created(created.object)
-    }
+    Created(Created),
+    /// How it is stored now, also when nothing had to be written.
+    Stored(Arc<Stored>),
+    /// As it was submitted: a dry run stores nothing, and neither does a write that removes the object.
+    Submitted(Value),
 }
 
 /// How a request makes a new version out of the current one.
@@ -72,7 +70,7 @@ impl Change for Replacement {
 
 /// One turn of the loop.
 enum Turn {
-    Done(Value),
+    Done(Updated),
     /// Somebody else was faster.
     Again,
 }
@@ -86,10 +84,10 @@ impl Core {
                 self.may_create(write, name)?;
                 meta::settle_namespace(&mut object, write.resource.scope(), write.namespace.unwrap_or_default())?;
                 meta::check_name(&object, name)?;
-                return self.create_owned(write, object).await.map(Updated::from);
+                return self.create_owned(write, object).await.map(Updated::Created);
             };
-            if let Turn::Done(object) = self.turn(write, name, &live, change).await? {
-                return Ok(Updated::Changed(object));
+            if let Turn::Done(updated) = self.turn(write, name, &live, change).await? {
+                return Ok(updated);
             }
         }
     }
@@ -112,10 +110,10 @@ impl Core {
         let leaves = deletion::completed_by(&write.resource.kind, &object);
         let text = codec::encode(&storable(write.resource, &object));
         if !leaves && text == live.stored.value {
-            return Ok(Turn::Done(old.clone()));
+            return Ok(Turn::Done(Updated::Stored(Arc::clone(&live.stored))));
         }
         if write.effect == Effect::DryRun {
-            return Ok(Turn::Done(object));
+            return Ok(Turn::Done(Updated::Submitted(object)));
         }
         let (key, expect) = (live.stored.key.clone(), Expect::At(live.stored.revision));
         // The write that takes the last finalizer away is never stored (fact 7).
@@ -125,19 +123,17 @@ impl Core {
         };
         let mut writes = charges;
         writes.push(commit);
-        self.replace(writes, object, leaves).await
+        self.replace(writes, object).await
     }
 
     /// Writes the new version, or removes an object that only waited for this write to leave.
-    async fn replace(&self, writes: Vec<store::Write>, mut object: Value, leaves: bool) -> Outcome<Turn> {
+    async fn replace(&self, writes: Vec<store::Write>, object: Value) -> Outcome<Turn> {
         match self.store.commit_all(writes).await {
-            Ok(_) if leaves => Ok(Turn::Done(object)),
-            Ok(committed) => {
-                // The object is the last of what was written.
-                let revision = committed.last().map(|committed| committed.revision).unwrap_or_default();
-                codec::set_version(&mut object, revision);
-                Ok(Turn::Done(object))
-            }
+            // The object is the last of what was written; one that left has no new version.
+            Ok(mut committed) => Ok(Turn::Done(match committed.pop().and_then(|committed| committed.stored) {
+                Some(stored) => Updated::Stored(stored),
+                None => Updated::Submitted(object),
+            })),
             // The object or a quota has changed. A client that named a version is refused in the next turn, where the
             // version does not match any more.
             Err(CommitError::Changed { .. } | CommitError::Missing { .. }) => Ok(Turn::Again),

@@ -7,6 +7,8 @@ use crate::kinds::{Timestamp, read};
 use crate::request::IncludeObject;
 
 const META_VERSION: &str = "meta.k8s.io/v1";
+/// What stands before the metadata in the text of [`partial`].
+pub(crate) const PARTIAL_HEAD: &str = r#"{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":"#;
 
 /// How a table is made.
 #[derive(Debug, Clone, Copy)]

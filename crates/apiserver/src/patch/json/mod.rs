@@ -84,9 +84,28 @@ impl JsonPatch {
         operations.iter().map(operation).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Whether no operation can read or write the field `name` of the map `parent` at the root. In doubt, one can.
+    pub fn leaves_alone(&self, parent: &str, name: &str) -> bool {
+        let apart = |path: &str| {
+            let mut steps = path.split('/');
+            let (root, first, second) = (steps.next(), steps.next(), steps.next());
+            let plain = |step: &str| !step.is_empty() && !step.contains('~');
+            root == Some("")
+                && first.is_some_and(plain)
+                && (first != Some(parent) || second.is_some_and(|second| plain(second) && second != name))
+        };
+        let paths = |operation: &Map<String, Value>| {
+            ["path", "from"]
+                .iter()
+                .filter_map(|field| operation.get(*field))
+                .all(|path| path.as_str().is_some_and(apart))
+        };
+        self.0.iter().all(paths)
+    }
+
     /// The document after all operations, or the first one that does not apply.
-    pub fn apply(&self, document: &Value) -> Result<Value, JsonPatchError> {
-        let mut patched = Patched { root: document.clone(), copied: 0, moved: 0, shifted: 0 };
+    pub fn apply(&self, document: Value) -> Result<Value, JsonPatchError> {
+        let mut patched = Patched { root: document, copied: 0, moved: 0, shifted: 0 };
         self.0.iter().try_for_each(|operation| patched.apply(operation)).map_err(JsonPatchError::NotApplicable)?;
         Ok(patched.root)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn patched(document: Value, patch: Value) -> Result<Value, JsonPatchError> {
-    JsonPatch::decode(&patch)?.apply(&document)
+    JsonPatch::decode(&patch)?.apply(document)
 }
 
 fn why(document: Value, patch: Value) -> Inapplicable {
@@ -124,4 +124,20 @@ fn a_patch_cannot_shift_a_long_list_again_and_again() {
     assert!(patched(json!({"l": vec![0; 1_000]}), Value::Array(patch.clone())).is_ok());
     patch.extend(vec![json!({"op": "remove", "path": "/l/0"}); 200]);
     assert_eq!(why(json!({"l": vec![0; 300_000]}), Value::Array(patch)), Inapplicable::ShiftsTooMany);
+}
+
+#[test]
+fn a_patch_leaves_a_field_alone_when_no_path_leads_to_it_or_above_it() {
+    let leaves =
+        |patch: Value| JsonPatch::decode(&patch).expect("a list of operations").leaves_alone("metadata", "owners");
+    for apart in
+        ["/spec", "/spec/owners", "/metadata/labels", "/metadata/labels/a~1b", "/metadata/ownersOf", "/a/metadata"]
+    {
+        assert!(leaves(json!([{"op": "add", "path": apart, "value": 1}])), "{apart}");
+    }
+    for reaching in ["", "/", "/metadata", "/metadata/", "/metadata/owners", "/metadata/owners/0", "/~", "metadata"] {
+        assert!(!leaves(json!([{"op": "test", "path": reaching}])), "{reaching}");
+        assert!(!leaves(json!([{"op": "copy", "path": "/spec", "from": reaching}])), "{reaching}");
+    }
+    assert!(leaves(json!([])) && !leaves(json!([{"op": "add", "path": 1}])));
 }

@@ -77,9 +77,15 @@ fn json(expected: &Expected<'_>, body: &[u8]) -> Result<Body, RequestError> {
     let unreadable = |error: DecodeError| {
         unrecognized(expected, body, &format!("couldn't get version/kind; json parse error: {error}"))
     };
-    let found = peek_json(&TYPE_META, body).map_err(unreadable)?;
-    let claim = claim(expected, &found)?;
-    let decoded = from_json(expected.schema, body).map_err(|error| unfit(&claim, expected, error.to_string()))?;
+    // A good body is read once. Of a bad one it matters what it claims to be before it matters what is wrong with it.
+    let decoded = match from_json(expected.schema, body) {
+        Ok(decoded) => decoded,
+        Err(error) => {
+            let claim = claim(expected, &peek_json(&TYPE_META, body).map_err(unreadable)?)?;
+            return Err(unfit(&claim, expected, error.to_string()));
+        }
+    };
+    let claim = claim(expected, &decoded.object)?;
     Ok(label(decoded.object, decoded.problems, &claim))
 }
 

@@ -23,7 +23,7 @@ const MAX_PROBLEMS: usize = 100;
 const MAX_DEPTH: usize = 128;
 
 enum Step {
-    Key(String),
+    Key(&'static str),
     /// A key of a map, which is no field: messages about types leave it out.
     Entry(String),
     Index(usize),
@@ -75,8 +75,8 @@ impl Walker {
         let mut text = String::new();
         for step in &self.path {
             match step {
-                Step::Key(key) | Step::Entry(key) if text.is_empty() => text.push_str(key),
-                Step::Key(key) | Step::Entry(key) => text.extend([".", key]),
+                Step::Key(key) => push_key(&mut text, key),
+                Step::Entry(key) => push_key(&mut text, key),
                 Step::Index(index) => text.push_str(&format!("[{index}]")),
             }
         }
@@ -85,7 +85,7 @@ impl Walker {
 
     fn field_path(&self) -> String {
         let keys = self.path.iter().filter_map(|step| match step {
-            Step::Key(key) => Some(key.as_str()),
+            Step::Key(key) => Some(*key),
             Step::Entry(_) | Step::Index(_) => None,
         });
         keys.collect::<Vec<_>>().join(".")
@@ -96,6 +96,13 @@ impl Walker {
         self.failure.get_or_insert(failure);
         E::custom("stopped")
     }
+}
+
+fn push_key(text: &mut String, key: &str) {
+    if !text.is_empty() {
+        text.push('.');
+    }
+    text.push_str(key);
 }
 
 /// Resource lists are kept in thousandths, other quantities in billionths.
@@ -164,6 +171,8 @@ impl<'w> Seed<'w> {
     fn moment<E: Error>(self, text: &str, precision: Precision) -> Result<Value, E> {
         match time::parse(text, precision) {
             Ok(moment) if moment == time::ZERO => Ok(Value::Null),
+            // What can be read and has this length and this end is written as it would be printed.
+            Ok(_) if text.len() == precision.printed_len() && text.ends_with('Z') => Ok(Value::from(text)),
             Ok(moment) => Ok(Value::from(time::print(moment, precision))),
             Err(error) => Err(self.walker.fail(DecodeError::Time(error))),
         }
@@ -239,6 +248,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
         }
     }
 
+    fn visit_string<E: Error>(self, text: String) -> Result<Value, E> {
+        match self.ty {
+            Type::String | Type::IntOrString => Ok(Value::String(text)),
+            _ => self.visit_str(&text),
+        }
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Value, A::Error> {
         let item = match self.ty {
             Type::List(list) => list.item,
@@ -280,10 +296,12 @@ fn read_map<'de, A: MapAccess<'de>>(seed: &mut Seed<'_>, item: Type, mut entries
             let path = seed.walker.path_to(&key);
             seed.walker.report(Problem::Duplicate(path));
         }
-        seed.walker.path.push(Step::Entry(key.clone()));
+        seed.walker.path.push(Step::Entry(key));
         let value = entries.next_value_seed(Seed { walker: seed.walker, ty: item, owner: seed.owner, rounding })?;
-        seed.walker.path.pop();
-        object.insert(key, if value.is_null() { encode::zero(item) } else { value });
+        // Lists and structs take away what they put on the path, so this is the key again.
+        if let Some(Step::Entry(key)) = seed.walker.path.pop() {
+            object.insert(key, if value.is_null() { encode::zero(item) } else { value });
+        }
     }
     Ok(Value::Object(object))
 }
@@ -295,24 +313,57 @@ fn read_struct<'de, A: MapAccess<'de>>(
 ) -> Result<Value, A::Error> {
     let owner = schema.name.rsplit('.').next().unwrap_or(schema.name);
     let mut object = Map::new();
-    let mut seen = BTreeSet::new();
-    while let Some(key) = entries.next_key::<String>()? {
-        let Some(field) = schema.field(&key) else {
-            let path = walker.path_to(&key);
-            walker.report(Problem::Unknown(path));
-            entries.next_value::<IgnoredAny>()?;
-            continue;
+    let mut seen = vec![false; schema.fields.len()];
+    while let Some(key) = entries.next_key_seed(FieldKey(schema))? {
+        let at = match key {
+            Key::Field(at) => at,
+            Key::Unknown(key) => {
+                let path = walker.path_to(&key);
+                walker.report(Problem::Unknown(path));
+                entries.next_value::<IgnoredAny>()?;
+                continue;
+            }
         };
-        if !seen.insert(field.name) {
-            let path = walker.path_to(&key);
+        let field = &schema.fields[at];
+        if std::mem::replace(&mut seen[at], true) {
+            let path = walker.path_to(field.name);
             walker.report(Problem::Duplicate(path));
         }
-        walker.path.push(Step::Key(key));
+        walker.path.push(Step::Key(field.name));
         let value = entries.next_value_seed(Seed { walker, ty: field.ty, owner, rounding: Rounding::Nano })?;
         walker.path.pop();
         put(&mut object, field, value);
     }
     Ok(Value::Object(object))
+}
+
+/// Reads a key of a struct: the place of its field, so that nothing is copied for the fields that the struct has.
+struct FieldKey(&'static Struct);
+
+enum Key {
+    Field(usize),
+    Unknown(String),
+}
+
+impl<'de> DeserializeSeed<'de> for FieldKey {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for FieldKey {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Key, E> {
+        let at = self.0.fields.iter().position(|field| field.name == key);
+        Ok(at.map_or_else(|| Key::Unknown(key.to_owned()), Key::Field))
+    }
 }
 
 /// Stores a field. Given twice, structs and maps are merged, as a reader does that fills one object in place.

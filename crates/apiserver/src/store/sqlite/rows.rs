@@ -34,7 +34,7 @@ pub(super) const SCHEMA: &str = "
     );";
 
 const INSERT: &str = "INSERT INTO log (revision, resource, path, created, expires, value, checksum)
-    VALUES (:revision, :resource, :path, :created, :expires, :value, :checksum)";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const DELETE: &str = "DELETE FROM log WHERE revision = :revision RETURNING checksum";
 pub(super) const SELECT_AFTER: &str = "SELECT revision, resource, path, created, expires, value, checksum
     FROM log WHERE revision > :after ORDER BY revision";
@@ -107,15 +107,9 @@ impl Meta {
 pub(super) fn insert(db: &Connection, entry: &Entry) -> rusqlite::Result<u32> {
     let columns = Columns::of(entry);
     let checksum = columns.checksum();
-    db.prepare_cached(INSERT)?.execute(named_params! {
-        ":revision": columns.revision,
-        ":resource": columns.resource,
-        ":path": columns.path,
-        ":created": columns.created,
-        ":expires": columns.expires,
-        ":value": columns.value,
-        ":checksum": checksum,
-    })?;
+    let Columns { revision, resource, path, created, expires, value } = columns;
+    // By position: names would be looked for in the statement again and again.
+    db.prepare_cached(INSERT)?.execute((revision, resource, path, created, expires, value, checksum))?;
     Ok(checksum)
 }
 
