@@ -152,6 +152,19 @@ pub fn outcome(call: Call, code: Code) -> Outcome {
     }
 }
 
+/// The same for the repeat of a call whose earlier outcome is unknown: does the refusal prove that the earlier one left
+/// nothing?
+///
+/// A driver has to answer a repeat with OK if what was asked for exists, so a judgement of the request itself is proof. But
+/// drivers look at credentials, preconditions and sources before they look for what exists; refusing those proves nothing
+/// (P7).
+pub fn repeated(call: Call, code: Code) -> Outcome {
+    match code {
+        Code::PermissionDenied | Code::Unauthenticated | Code::FailedPrecondition | Code::NotFound => Outcome::Unknown,
+        _ => outcome(call, code),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,5 +231,16 @@ mod tests {
         }
         assert_eq!(Code::from_number(99), Code::Unknown);
         assert_eq!(Code::from_number(-1), Code::Unknown);
+    }
+
+    #[test]
+    fn a_refusal_of_the_way_there_proves_nothing_about_an_earlier_attempt_p7() {
+        for code in [Code::PermissionDenied, Code::Unauthenticated, Code::FailedPrecondition, Code::NotFound] {
+            assert!(matches!(outcome(Call::CreateVolume, code), Outcome::Refused(_)), "{code}");
+            assert_eq!(repeated(Call::CreateVolume, code), Outcome::Unknown, "{code}");
+        }
+        for code in [Code::InvalidArgument, Code::ResourceExhausted, Code::OutOfRange, Code::Ok, Code::Aborted] {
+            assert_eq!(repeated(Call::CreateVolume, code), outcome(Call::CreateVolume, code), "{code}");
+        }
     }
 }

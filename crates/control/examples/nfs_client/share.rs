@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use api::{Claim, Source, Volume, VolumeMode};
-use control::provision::{Failed, Made, Provisioner, Unplanned, Wish};
+use control::provision::{Attempt, Failed, Made, Provisioner, Unplanned, Wish};
 use lifecycle::outcome::Retry;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ impl Provisioner for Share {
         Ok(Plan { directory, record, body: wish.volume(&self.names[0]) })
     }
 
-    async fn create(&self, plan: &Plan) -> Result<Made, Failed> {
+    async fn create(&self, plan: &Plan, _: Attempt) -> Result<Made, Failed> {
         self.own(plan)?;
         let path = self.root.join(&plan.directory);
         fs::create_dir_all(&path).map_err(|error| unknown("making the directory", &error))?;

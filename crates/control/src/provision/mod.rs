@@ -45,7 +45,10 @@ pub trait Provisioner: Send + Sync + 'static {
     fn plan(&self, wish: &Wish) -> impl Future<Output = Result<Self::Plan, Unplanned>> + Send;
 
     /// Makes the volume, or finds that it exists: it must be idempotent by the plan's volume name.
-    fn create(&self, plan: &Self::Plan) -> impl Future<Output = Result<Made, Failed>> + Send;
+    ///
+    /// After an attempt whose outcome is unknown, a refusal may be returned as [`Failed::Refused`] only if it proves that
+    /// the earlier attempt left nothing.
+    fn create(&self, plan: &Self::Plan, attempt: Attempt) -> impl Future<Output = Result<Made, Failed>> + Send;
 
     /// Deletes what a volume is made of; that it is gone already is a success.
     fn delete(&self, volume: &Volume) -> impl Future<Output = Result<(), Failed>> + Send;
@@ -73,6 +76,15 @@ impl Wake {
     pub fn volume(&self, name: &str) {
         self.volumes.add(name.into());
     }
+}
+
+/// Whether the same creation may have been asked for before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    /// Nobody can have asked for it: the intent was written just now.
+    First,
+    /// We did, or a process before us may have.
+    Repeat,
 }
 
 /// How an attempt ended for good.

@@ -326,7 +326,7 @@ impl Finding {
     pub(super) fn fix(&self) -> Advice {
         match self {
             Self::Blind { what } => vec![format!("Ask for the right to list {what}, or ask somebody who has it.")],
-            Self::SaidBound { .. } => Vec::new(),
+            Self::SaidBound { .. } | Self::Said { .. } => Vec::new(),
             Self::NamespaceGoing { .. } => say(["Nothing new is made in a namespace that goes. Use another one."]),
             Self::BinderSilent { .. } => {
                 say(["Start the binder again: kube-controller-manager, or `orlop controllers`."])

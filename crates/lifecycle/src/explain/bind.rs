@@ -5,11 +5,12 @@ use std::sync::Arc;
 use api::{Claim, ClaimPhase, Class, ClassName, Volume};
 
 use super::text::{said, wish};
-use super::{Finding, Picture, Step, Subject, Told, Trail, advice, around, near, place, pods, provision};
+use super::{Finding, Picture, Step, Subject, Told, Trail, advice, around, near, place, pods, presence, provision};
 use crate::bind::claim::{Because, ClassSeen, Seen, Supply, Verdict, VolumeSeen, decide, default_class};
 use crate::bind::shelf::Shelf;
 use crate::decision::Lookup;
 use crate::migration;
+use crate::outcome::Call;
 
 /// Follows a claim from the binder's reason on.
 pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim) {
@@ -17,22 +18,39 @@ pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim) {
     let subject = Subject::claim(claim.key());
     let verdict = match judge(picture, claim) {
         Ok(verdict) => verdict,
-        Err(finding) => {
-            let last = picture.events.items().iter().filter(|event| event.about.is(api::Kind::CLAIM, &claim.meta));
-            let last = last.max_by_key(|event| event.last).map(|event| said(picture, event));
-            let evidence = [wish(claim)].into_iter().chain(last).collect();
-            trail.find(subject, &finding, evidence);
-            if let Finding::SaidBound { volume } = &finding {
-                trail.deeper();
-                around::in_use(trail, claim, volume);
-            }
-            return;
-        }
+        Err(finding) => return blind(trail, claim, &finding),
     };
     let told = Told::evidence(evidence(picture, claim, &verdict.because)).fixed(advice::bind(claim, &verdict.because));
     trail.push(subject, Step::Bind, &verdict.because, told);
     trail.deeper();
     follow(trail, claim, &verdict.because);
+}
+
+/// What decides could not be looked at: what can be seen is told, which is more than nothing.
+fn blind(trail: &mut Trail<'_>, claim: &Claim, finding: &Finding) {
+    let picture = trail.picture;
+    let about = (api::Kind::CLAIM, &claim.meta);
+    let subject = || Subject::claim(claim.key());
+    trail.find(subject(), finding, vec![wish(claim)]);
+    trail.deeper();
+    if let Finding::SaidBound { volume } = finding {
+        return around::in_use(trail, claim, volume);
+    }
+    pods::unscheduled(trail, claim, &waiting(picture, claim));
+    if let Some((finding, evidence)) = presence::last_call(picture, Call::CreateVolume, about) {
+        return trail.find(subject(), &finding, vec![evidence]);
+    }
+    let last = picture.events.items().iter().filter(|event| event.about.is(about.0, about.1));
+    if let Some(event) = last.max_by_key(|event| event.last) {
+        let finding = Finding::Said { by: event.by.as_str().into(), message: event.message.clone() };
+        trail.find(subject(), &finding, vec![said(picture, event)]);
+    }
+}
+
+/// Pods that use the claim and have no node.
+fn waiting(picture: &Picture, claim: &Claim) -> Vec<Box<str>> {
+    let waiting = picture.users(claim).filter(|pod| !pod.scheduled() && !pod.terminated());
+    waiting.map(|pod| pod.name().into()).collect()
 }
 
 /// What the binder would decide from this picture.
@@ -61,9 +79,7 @@ fn judge(picture: &Picture, claim: &Claim) -> Result<Verdict, Finding> {
             Lookup::NotCached | Lookup::Absent => ClassSeen::Missing { name },
         },
     };
-    let waiting = picture.users(claim).filter(|pod| !pod.scheduled() && !pod.terminated());
-    let pods: Vec<Box<str>> = waiting.map(|pod| pod.name().into()).collect();
-    Ok(decide(&Seen { claim, volume, class, pods: &pods }))
+    Ok(decide(&Seen { claim, volume, class, pods: &waiting(picture, claim) }))
 }
 
 fn shelf(picture: &Picture) -> Shelf {

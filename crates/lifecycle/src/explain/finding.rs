@@ -21,6 +21,11 @@ pub enum Finding {
     SaidBound {
         volume: Box<str>,
     },
+    /// What somebody who may look said last.
+    Said {
+        by: Box<str>,
+        message: Box<str>,
+    },
     NamespaceGoing {
         namespace: Box<str>,
     },
@@ -172,6 +177,7 @@ impl fmt::Display for Finding {
             Self::SaidBound { volume } => {
                 write!(f, "the claim says that it is bound to volume {volume:?}, which could not be looked at")
             }
+            Self::Said { by, message } => write!(f, "{by} said last: {message}"),
             Self::NamespaceGoing { namespace } => write!(f, "namespace {namespace:?} is being deleted"),
             Self::BinderSilent { lease, seconds } => {
                 write!(f, "the volume binder does not run: its lease {lease} was last renewed {} ago", Age(*seconds))
@@ -240,6 +246,7 @@ impl Reason for Finding {
         match self {
             Self::Blind { .. } => "not_allowed",
             Self::SaidBound { .. } => "said_bound",
+            Self::Said { .. } => "said",
             Self::NamespaceGoing { .. } => "namespace_going",
             Self::BinderSilent { .. } => "binder_silent",
             Self::Pod { why, .. } => why.code(),
@@ -270,6 +277,7 @@ impl Reason for Finding {
             | Self::NoRoom { .. }
             | Self::NodeGone { .. } => Standing::Stuck,
             Self::Blind { .. }
+            | Self::Said { .. }
             | Self::NamespaceGoing { .. }
             | Self::AttachFailed { .. }
             | Self::ProvisionerUnseen { .. }

@@ -9,11 +9,17 @@ use crate::outcome::{Call, Code};
 /// How long after its end a lease still counts: its holder's clock may differ from ours.
 const GRACE: i64 = 30;
 
+/// Who said something within so many seconds is taken to be running: as long as provisioners wait at most between two tries.
+const LATELY: i64 = 5 * 60;
+
 /// Leases under which a binder runs.
 const BINDERS: [&str; 2] = ["kube-controller-manager", "orlop-controllers"];
 
 /// Events that tell of a call that failed.
 const FAILURES: [&str; 2] = ["ProvisioningFailed", "VolumeFailedDelete"];
+
+/// The binder signs its events with this name. It makes no calls, and what it says is decided anew from the picture.
+const BINDER: &str = "persistentvolume-controller";
 
 /// What a lease says.
 pub(super) enum Leads<'a> {
@@ -93,6 +99,7 @@ pub(super) fn look(trail: &mut Trail<'_>, name: &str, about: (Kind, &Meta)) {
     // A failure is told by itself.
     let quiet = spoke.filter(|event| !FAILURES.contains(&event.reason.as_str()));
     evidence.extend(quiet.map(|event| said(picture, event)));
+    let lately = spoke.is_some_and(|event| picture.now.0.saturating_sub(event.last.0) <= LATELY);
     let all_seen = picture.drivers.is_seen() && picture.csi_nodes.is_seen() && picture.leases.is_seen();
     let name: Box<str> = name.into();
     let finding = match leads {
@@ -101,6 +108,7 @@ pub(super) fn look(trail: &mut Trail<'_>, name: &str, about: (Kind, &Meta)) {
             let seconds = silence(picture, lease);
             Finding::ProvisionerSilent { name: name.clone(), lease: lease.meta.key.to_string().into(), seconds }
         }
+        Leads::NoLease if lately => Finding::ProvisionerRuns { name: name.clone() },
         Leads::NoLease if !known && all_seen => Finding::ProvisionerAbsent { name: name.clone() },
         Leads::NoLease => Finding::ProvisionerUnseen { name: name.clone() },
     };
@@ -114,7 +122,7 @@ fn is_from(by: &str, name: &str) -> bool {
 
 /// The last call that failed, as an event tells of it; none if one that succeeded was told of later.
 pub(super) fn last_call(picture: &Picture, call: Call, about: (Kind, &Meta)) -> Option<(Finding, String)> {
-    let event = picture.last_event(about.0, about.1, &FAILURES)?;
+    let event = picture.last_event(about.0, about.1, &FAILURES).filter(|event| event.by != BINDER)?;
     let later = picture.last_event(about.0, about.1, &["ProvisioningSucceeded"]);
     if later.is_some_and(|later| later.last > event.last) {
         return None;
@@ -123,12 +131,19 @@ pub(super) fn last_call(picture: &Picture, call: Call, about: (Kind, &Meta)) -> 
     Some((Finding::CallFailed { call, code, message: message.into() }, said(picture, event)))
 }
 
-/// A gRPC status in a message, as Go programs write it: `rpc error: code = Internal desc = why`.
+/// A gRPC status in a message: `rpc error: code = Internal desc = why` as Go programs write it, or
+/// `/csi.v1.Controller/CreateVolume: Internal: why` as we do.
 fn status(message: &str) -> (Code, &str) {
-    let Some((_, rest)) = message.split_once("code = ") else { return (Code::None, message) };
-    let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-    match Code::NUMBERED.into_iter().find(|code| code.name() == name) {
-        Some(code) => (code, rest.strip_prefix("desc = ").unwrap_or(rest)),
-        None => (Code::None, message),
-    }
+    let named = |name: &str| Code::NUMBERED.into_iter().find(|code| code.name() == name);
+    let theirs = message.split_once("code = ").and_then(|(_, rest)| {
+        let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        Some((named(name)?, rest.strip_prefix("desc = ").unwrap_or(rest)))
+    });
+    let ours = || {
+        let (_, rest) = message.split_once("/csi.v1.Controller/")?;
+        let (_, rest) = rest.split_once(": ")?;
+        let (name, rest) = rest.split_once(": ")?;
+        Some((named(name)?, rest))
+    };
+    theirs.or_else(ours).unwrap_or((Code::None, message))
 }

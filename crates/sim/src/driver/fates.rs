@@ -69,7 +69,7 @@ impl Habits {
             lost: Odds::of_10_000(600),
             slow: Odds::of_10_000(800),
             slowness: 5 * second..=180 * second,
-            twice: Odds::of_10_000(400),
+            twice: Odds::of_10_000(800),
             up: 20 * second..=240 * second,
             down: second..=60 * second,
             places: Places::None,
@@ -112,28 +112,22 @@ const OPEN: [Code; 7] = [
     Code::DataLoss,
 ];
 
-/// Codes that say that there is nothing.
-const FINAL: [Code; 9] = [
-    Code::InvalidArgument,
-    Code::NotFound,
-    Code::AlreadyExists,
-    Code::PermissionDenied,
-    Code::ResourceExhausted,
-    Code::FailedPrecondition,
-    Code::OutOfRange,
-    Code::Unimplemented,
-    Code::Unauthenticated,
-];
+/// Codes of what a driver looks at before it looks for what exists: credentials, preconditions, sources.
+const DOOR: [Code; 4] = [Code::PermissionDenied, Code::Unauthenticated, Code::FailedPrecondition, Code::NotFound];
+
+/// Codes that judge the request itself, and so say that there is nothing.
+const FINAL: [Code; 5] =
+    [Code::InvalidArgument, Code::AlreadyExists, Code::ResourceExhausted, Code::OutOfRange, Code::Unimplemented];
 
 impl Inner {
     pub(super) fn draw(&mut self, habits: &Habits, call: &Call) -> Bent {
         let open = *self.random.pick(&OPEN).unwrap_or(&Code::Internal);
         if self.random.happens(habits.refused) {
-            let all = OPEN.len() + FINAL.len();
+            let all = OPEN.len() + DOOR.len() + FINAL.len();
             let at = usize::try_from(self.random.below(all as u64)).unwrap_or_default();
-            let code = *OPEN.iter().chain(&FINAL).nth(at).unwrap_or(&open);
+            let code = *OPEN.iter().chain(&DOOR).chain(&FINAL).nth(at).unwrap_or(&open);
             let nothing = !self.busy.contains(&call.object) && self.state.named(&call.object).is_none();
-            return Bent::Refused(if nothing || OPEN.contains(&code) || call.deletes() { code } else { open });
+            return Bent::Refused(if nothing || !FINAL.contains(&code) || call.deletes() { code } else { open });
         }
         if self.random.happens(habits.broken) {
             return Bent::Broken(open);

@@ -7,8 +7,8 @@
 //! # Invariants
 //! 1. One call at a time works on a volume; another one meanwhile is answered ABORTED, as CSI wants it. So nothing of an
 //!    earlier call comes after a good answer to a later one.
-//! 2. A code that means "surely nothing" is only answered while there is nothing and nothing is under way: a driver that
-//!    lies about that cannot be served without leaks by anybody.
+//! 2. A code that judges the request itself is only answered while there is nothing and nothing is under way: a driver that
+//!    lies about that cannot be served without leaks by anybody. Codes about credentials and the like come at any time.
 //! 3. Every call and every effect is a line in the journal.
 
 mod fates;

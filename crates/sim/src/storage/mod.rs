@@ -66,13 +66,17 @@ impl Layout {
         let crash = Odds::of_10_000(*random.pick(&[0, 100, 300]).unwrap_or(&0));
         let api = match random.below(4) {
             0 => Faults { crash, ..Faults::none() },
-            _ => Faults { crash, ..Faults::rough() },
+            // Lives are short here, so that streams have to end more often to end at all.
+            _ => {
+                let (gone, ended) = (Odds::of_10_000(3_000), Odds::of_10_000(200));
+                Faults { crash, gone, ended, broken: ended, ..Faults::rough() }
+            }
         };
         let mut habits = if random.below(4) == 0 { Habits::fair() } else { Habits::rough() };
         if random.below(2) == 0 {
             habits.places = Places::Zones;
         }
-        let room = GIB * i64::try_from(2 + random.below(24)).unwrap_or(2);
+        let room = GIB * i64::try_from(2 + random.below(12)).unwrap_or(2);
         Self { company, life, api, habits, room }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::keys::{annotation, finalizer};
 use api::{Source, Volume};
-use control::provision::{Failed, Made, Provisioner, Settled, Unplanned, Wish};
+use control::provision::{Attempt, Failed, Made, Provisioner, Settled, Unplanned, Wish};
 use lifecycle::outcome::Retry;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -199,7 +199,7 @@ impl Provisioner for Storage {
         })
     }
 
-    async fn create(&self, plan: &Plan) -> Result<Made, Failed> {
+    async fn create(&self, plan: &Plan, _: Attempt) -> Result<Made, Failed> {
         self.journal.note("storage", "create");
         let turn = {
             let mut state = self.state();

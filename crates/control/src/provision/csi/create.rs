@@ -2,7 +2,7 @@
 
 use csi::v1;
 use lifecycle::migration;
-use lifecycle::outcome::{Call, Retry};
+use lifecycle::outcome::Retry;
 use lifecycle::provision::csi::Plan;
 use lifecycle::provision::csi::answer::{self, Wrong};
 use runtime::csi::CallError;
@@ -11,18 +11,17 @@ use serde_json::Value;
 use super::waiting::What;
 use super::wire::{self, Values};
 use super::{Inner, secret};
-use crate::provision::{Failed, Made};
+use crate::provision::{Attempt, Failed, Made};
 
 impl Inner {
-    pub(super) async fn create(&self, plan: &Plan) -> Result<Made, Failed> {
+    pub(super) async fn create(&self, plan: &Plan, attempt: Attempt) -> Result<Made, Failed> {
         // After a restart the plan comes from the journal: its source is held again.
         self.holds.take(plan);
         let secrets = match &plan.secrets.provision {
             None => Values::new(),
-            // This attempt called nothing, but an earlier one may have: the plan stays open.
             Some(reference) => secret::read(&self.context.client, reference)
                 .await
-                .map_err(|error| Failed::Unknown { message: error.to_string() })?,
+                .map_err(|error| wire::not_sent(attempt, error.to_string()))?,
         };
         let request = wire::create_request(plan, secrets.clone());
         let response = match self.driver_for(&plan.provisioner).create_volume(request, self.options.timeout).await {
@@ -31,7 +30,7 @@ impl Inner {
                 if let CallError::NotConnected { .. } = error {
                     self.waiting.claim(What::Driver, &plan.claim.uid.as_str().into());
                 }
-                return Err(wire::failed(Call::CreateVolume, &error));
+                return Err(wire::not_created(attempt, &error));
             }
         };
         let answer = wire::answer(response);

@@ -6,7 +6,7 @@ use api::keys::annotation;
 use api::{Class, Key, Source, Volume};
 use csi::v1;
 use lifecycle::migration;
-use lifecycle::outcome::{Call, Retry};
+use lifecycle::outcome::Retry;
 use lifecycle::provision::csi::ability::{self, Ability};
 use lifecycle::provision::csi::secrets::{self, ClaimNames, Names, Purpose, Reference};
 use runtime::csi::CallError;
@@ -45,7 +45,7 @@ impl Inner {
                 if let CallError::NotConnected { .. } = error {
                     self.waiting.volume(What::Driver, volume.name());
                 }
-                Err(wire::failed(Call::DeleteVolume, &error))
+                Err(wire::not_deleted(&error))
             }
         }
     }

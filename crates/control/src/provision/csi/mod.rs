@@ -33,7 +33,7 @@ pub use contest::NodeMode;
 pub use guards::{GuardOptions, Guards, Sweep};
 pub use sidecar::{Sidecar, SidecarOptions};
 
-use super::{Failed, Made, Provisioner, Settled, Unplanned, Wake, Wish};
+use super::{Attempt, Failed, Made, Provisioner, Settled, Unplanned, Wake, Wish};
 use crate::Context;
 use crate::capacity::Refresh;
 use contest::Contest;
@@ -246,8 +246,8 @@ impl Provisioner for CsiProvisioner {
         self.inner.plan(wish).await
     }
 
-    async fn create(&self, plan: &Plan) -> Result<Made, Failed> {
-        self.inner.create(plan).await
+    async fn create(&self, plan: &Plan, attempt: Attempt) -> Result<Made, Failed> {
+        self.inner.create(plan, attempt).await
     }
 
     async fn delete(&self, volume: &Volume) -> Result<(), Failed> {

@@ -8,7 +8,7 @@ use csi::v1::plugin_capability::service::Type as Service;
 use csi::v1::volume_capability::access_mode::Mode;
 use csi::v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use csi::v1::volume_content_source::{SnapshotSource, Type as ContentType, VolumeSource};
-use lifecycle::outcome::{Call, Code, Outcome, outcome};
+use lifecycle::outcome::{Call, Code, Outcome, Retry, outcome, repeated};
 use lifecycle::provision::csi::access::Access;
 use lifecycle::provision::csi::answer::Answer;
 use lifecycle::provision::csi::plan::Shape;
@@ -17,7 +17,7 @@ use lifecycle::provision::csi::topology::{Requirement, Term};
 use lifecycle::provision::csi::{Abilities, Ability, Plan};
 use runtime::csi::{CallError, Capabilities};
 
-use crate::provision::Failed;
+use crate::provision::{Attempt, Failed};
 
 /// The values of a secret. They have no `Debug`.
 pub(super) type Values = BTreeMap<String, String>;
@@ -41,16 +41,35 @@ pub(super) fn abilities(says: &Capabilities) -> Abilities {
     services.chain(calls).collect()
 }
 
-/// What is known after a call that failed, with a sentence that says so.
-pub(super) fn failed(call: Call, error: &CallError) -> Failed {
+/// What is known after a deletion that failed, with a sentence that says so.
+pub(super) fn not_deleted(error: &CallError) -> Failed {
     let message = error.to_string();
-    let Some(code) = error.code() else {
-        // This attempt sent nothing, but an earlier one may have.
-        return Failed::Unknown { message };
+    match error.code().map(|code| outcome(Call::DeleteVolume, Code::from_number(code as i32))) {
+        Some(Outcome::Refused(retry)) => Failed::Refused { message, retry },
+        Some(Outcome::Done | Outcome::Unknown) | None => Failed::Unknown { message },
+    }
+}
+
+/// What is known after a creation that failed.
+pub(super) fn not_created(attempt: Attempt, error: &CallError) -> Failed {
+    let message = error.to_string();
+    let Some(code) = error.code() else { return not_sent(attempt, message) };
+    let code = Code::from_number(code as i32);
+    let known = match attempt {
+        Attempt::First => outcome(Call::CreateVolume, code),
+        Attempt::Repeat => repeated(Call::CreateVolume, code),
     };
-    match outcome(call, Code::from_number(code as i32)) {
+    match known {
         Outcome::Refused(retry) => Failed::Refused { message, retry },
         Outcome::Done | Outcome::Unknown => Failed::Unknown { message },
+    }
+}
+
+/// What is known when nothing was sent this time.
+pub(super) fn not_sent(attempt: Attempt, message: String) -> Failed {
+    match attempt {
+        Attempt::First => Failed::Refused { message, retry: Retry::Later },
+        Attempt::Repeat => Failed::Unknown { message },
     }
 }
 

@@ -14,7 +14,7 @@ use runtime::{Stop, Verdict};
 use super::Engine;
 use super::claim::{Refusal, Step};
 use super::memory::{Begun, Known, Made};
-use crate::provision::{Failed, Provisioner, Settled};
+use crate::provision::{self, Failed, Provisioner, Settled};
 
 impl<P: Provisioner> Engine<P> {
     /// One step of an open intent.
@@ -42,7 +42,7 @@ impl<P: Provisioner> Engine<P> {
             stored: stored.as_deref(),
             twin: twin.as_deref(),
             attempt: match &begun.known {
-                Known::Found | Known::Open => Attempt::Open,
+                Known::Found | Known::New | Known::Open => Attempt::Open,
                 Known::Made(made) => Attempt::Made(&made.volume),
                 Known::Refused { retry, .. } => Attempt::Refused(*retry),
                 Known::Undone => Attempt::Undone,
@@ -73,7 +73,13 @@ impl<P: Provisioner> Engine<P> {
         if stop.is_stopped() {
             return Step::Break(Verdict::Again(Duration::ZERO));
         }
-        let message = match self.provisioner.create(&begun.intent.plan).await {
+        let attempt = match begun.known {
+            Known::New => provision::Attempt::First,
+            _ => provision::Attempt::Repeat,
+        };
+        // Should this future be dropped in the middle, whoever goes on must not take the next one for the first.
+        self.memory.learn(uid, Known::Open);
+        let message = match self.provisioner.create(&begun.intent.plan, attempt).await {
             Ok(made) => match serde_json::from_value::<Volume>(made.volume.clone()) {
                 Ok(volume) => {
                     self.memory.learn(uid, Known::Made(Arc::new(Made { volume, body: made.volume })));

@@ -199,7 +199,7 @@ impl<P: Provisioner> Engine<P> {
         };
         match written {
             Ok(()) => {
-                self.memory.begin(uid, Arc::new(intent), memory::Known::Open);
+                self.memory.begin(uid, Arc::new(intent), memory::Known::New);
                 Step::Continue(())
             }
             Err(message) => Step::Break(self.refused(refusal(message, Retry::Later)).await),

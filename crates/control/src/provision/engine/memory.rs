@@ -47,6 +47,9 @@ impl<Plan> Clone for Begun<Plan> {
 pub(super) enum Known {
     /// Found in the journal: a process before us may have done anything, and our cache may be from before that.
     Found,
+    /// Written down just now, by us: nobody was asked for it yet.
+    New,
+    /// It was asked for, or may have been.
     Open,
     Made(Arc<Made>),
     Refused {

@@ -3,6 +3,7 @@
 //! The numbers in the titles are those of the pains that users of Kubernetes storage report. After a change that is meant,
 //! `UPDATE_GOLDEN=1 cargo test -p orlop-lifecycle explain` writes the files anew; read the difference.
 
+mod anything;
 mod claims;
 mod going;
 mod places;

@@ -44,6 +44,8 @@ fn it_is_said_whether_anybody_serves_the_class() {
     let known = Picture { drivers: seen([driver()]), csi_nodes: seen([registered()]), ..served() };
     let attacher = lease("external-attacher-leader-d-example-com", "host", LATELY);
     let others = Picture { leases: seen([attacher]), ..served() };
+    let spoke = event("PersistentVolumeClaim", ("c", "claim-uid"), "Provisioning", "provisioning volume for claim");
+    let speaking = Picture { events: seen([spoke]), ..served() };
     let stopped = Picture { leases: seen([lease("d-example-com", "host_1", EARLIER)]), ..served() };
     let released = Picture { leases: seen([lease("d-example-com", "", LATELY)]), ..served() };
     let runs = Picture { leases: seen([lease("d-example-com", "host_1", LATELY)]), ..served() };
@@ -53,6 +55,7 @@ fn it_is_said_whether_anybody_serves_the_class() {
             row("30: nobody", explain::claim(&served(), &claim), Stuck, "around/provisioner_absent"),
             row("30: the driver is known", explain::claim(&known, &claim), Waiting, "around/provisioner_unseen"),
             row("30: its attacher runs", explain::claim(&others, &claim), Waiting, "around/provisioner_unseen"),
+            row("it spoke lately", explain::claim(&speaking, &claim), Waiting, "around/provisioner_runs"),
             row("28: it stopped", explain::claim(&stopped, &claim), Stuck, "around/provisioner_silent"),
             row("28: it ended in order", explain::claim(&released, &claim), Stuck, "around/provisioner_silent"),
             row("37: it works on it", explain::claim(&runs, &claim), Waiting, "around/provisioner_runs"),
@@ -85,6 +88,12 @@ fn the_last_answer_of_the_driver_is_told_with_what_it_means() {
             row("44: no room", rpc("ResourceExhausted", "pool is full"), Waiting, "around/call_failed"),
             row("42: too slow", rpc("DeadlineExceeded", "context deadline exceeded"), Waiting, "around/call_failed"),
             row("43: no rights", rpc("PermissionDenied", "token expired"), Waiting, "around/call_failed"),
+            row(
+                "in our own words",
+                told("/csi.v1.Controller/CreateVolume: OutOfRange: at most 16Ti"),
+                Waiting,
+                "around/call_failed",
+            ),
             row("no status", told("error getting secret: not found"), Waiting, "around/call_failed"),
             row("an old answer", explain::claim(&later, &claim), Waiting, "around/provisioner_runs"),
         ],

@@ -26,8 +26,14 @@ fn what_may_not_be_read_is_said_and_never_taken_for_absent() {
     let events =
         seen([event("PersistentVolumeClaim", ("c", "claim-uid"), "ProvisioningFailed", "no room\u{1b}[31m\nleft")]);
     let told = Picture { events, ..nothing() };
+    let mut binder =
+        event("PersistentVolumeClaim", ("c", "claim-uid"), "ProvisioningFailed", "storageclass \"fast\" not found");
+    binder.by = "persistentvolume-controller".into();
+    let bound_by = Picture { events: seen([binder]), ..nothing() };
     let rows = [
-        row("48: no right to see classes", explain::claim(&told, &waiting), Waiting, "around/not_allowed"),
+        row("48: no right to see classes", explain::claim(&nothing(), &waiting), Waiting, "around/not_allowed"),
+        row("48: and yet an event says it", explain::claim(&told, &waiting), Waiting, "around/call_failed"),
+        row("48: or the binder does", explain::claim(&bound_by, &waiting), Waiting, "around/said"),
         row("48: nor volumes", explain::claim(&nothing(), &named), Waiting, "around/not_allowed"),
         row("48: nor pods", explain::claim(&nothing(), &going), Waiting, "around/not_allowed"),
     ];
@@ -37,7 +43,7 @@ fn what_may_not_be_read_is_said_and_never_taken_for_absent() {
     let bound = explain::claim(&nothing(), &claim(done));
     assert!(bound.healthy(), "a user who sees only a namespace is not told that all is wrong: {bound}");
     assert_eq!((bound.standing, bound.chain[0].code), (Settled, "said_bound"));
-    assert!(!rows[0].explanation.to_string().contains('\u{1b}'), "others' texts do not reach the terminal as they are");
+    assert!(!rows[1].explanation.to_string().contains('\u{1b}'), "others' texts do not reach the terminal as they are");
     check("sight.txt", &rows);
 }
 
