@@ -13,6 +13,7 @@ use kube::api::DeleteParams;
 use kube::runtime::watcher;
 
 use super::objects::{PATIENCE, claim};
+use super::program::Program;
 use super::stage::{Controllers, Stage, controllers};
 use crate::api_rig::{Random, seed};
 use crate::needs;
@@ -136,7 +137,11 @@ impl Drill {
         };
         if tokio::time::timeout(PATIENCE, run).await.is_err() {
             let (bound, gone) = (&self.bound, &self.gone);
-            panic!("not all claims are {what} after {PATIENCE:?}; bound were {bound:?}; gone are {gone:?}");
+            let programs = [&mut self.stage.sidecar, &mut self.stage.controllers].into_iter().flatten();
+            let ended: Vec<_> = programs.map(Program::ended).collect();
+            panic!(
+                "not all are {what} after {PATIENCE:?}; bound: {bound:?}; gone: {gone:?}; programs ended: {ended:?}"
+            );
         }
         println!("{what} after {} kills", self.killed - before);
     }

@@ -61,6 +61,11 @@ impl Program {
         assert!(status.success(), "{} ended with {status} after SIGTERM:\n{}", self.name, self.last_words());
     }
 
+    /// How it ended, if nobody killed it and it did.
+    pub(super) fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();

@@ -2,16 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
-use serde_json::Value;
+use anyhow::{Context as _, bail, ensure};
+use http::Method;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::conformance::golang::Go;
 use crate::conformance::{Driver, Launch};
+use crate::kubernetes::{Client, Question};
 
 /// The last release that has the mock driver as a program.
 const MOCK: (&str, &str) = ("github.com/kubernetes-csi/csi-test/v4", "v4.0.2");
 const HOST_PATH: (&str, &str) = ("github.com/kubernetes-csi/csi-driver-host-path", "v1.17.0");
+/// The node that the drivers run on.
+const NODE: &str = "claims";
 /// Claims that a driver serves.
 const CLAIMS: &str = "50";
 
@@ -82,6 +86,27 @@ impl Foreign {
         Driver::start(Launch { command, socket, log: folder.join("driver.log") }).await
     }
 
+    /// Makes the node known with the driver on it, as its kubelet would.
+    pub(super) async fn register(&self, client: &Client, orlop: &Path, socket: &Path) -> anyhow::Result<()> {
+        let info = csi(orlop, socket, "node-info").await?;
+        let place = info["accessibleTopology"]["segments"].clone();
+        let keys: Vec<&String> = place.as_object().into_iter().flat_map(|place| place.keys()).collect();
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": place},
+        });
+        let driver = json!({"name": self.name(), "nodeID": info["nodeId"], "topologyKeys": keys});
+        let csi_node = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": NODE},
+            "spec": {"drivers": [driver]},
+        });
+        for (path, body) in [("/api/v1/nodes", node), ("/apis/storage.k8s.io/v1/csinodes", csi_node)] {
+            let question = Question::new(Method::POST, path).body("application/json", body.to_string());
+            let answer = client.ask(&question).await?;
+            ensure!(answer.status == 201, "{path}: {}", String::from_utf8_lossy(&answer.body));
+        }
+        Ok(())
+    }
+
     /// Claims come and go.
     pub(super) async fn claims(&self, orlop: &Path, kubeconfig: &Path) -> anyhow::Result<()> {
         let mut bench = Command::new(orlop);
@@ -94,12 +119,17 @@ impl Foreign {
 
 /// How many volumes the driver says it has.
 pub(super) async fn volumes(orlop: &Path, socket: &Path) -> anyhow::Result<usize> {
-    let mut list = Command::new(orlop);
-    list.args(["csi", "-o", "json", "list", "--endpoint"]).arg(socket);
-    let output = list.output().await.context("running orlop csi list")?;
-    if !output.status.success() {
-        bail!("orlop csi list: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let listed: Value = serde_json::from_slice(&output.stdout).context("reading the list of volumes")?;
+    let listed = csi(orlop, socket, "list").await?;
     Ok(listed["entries"].as_array().context("the list has no entries")?.len())
+}
+
+/// What a driver says, by the word of `orlop csi`.
+async fn csi(orlop: &Path, socket: &Path, command: &str) -> anyhow::Result<Value> {
+    let mut asking = Command::new(orlop);
+    asking.args(["csi", "-o", "json", command, "--endpoint"]).arg(socket);
+    let output = asking.output().await.with_context(|| format!("running orlop csi {command}"))?;
+    if !output.status.success() {
+        bail!("orlop csi {command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).with_context(|| format!("reading what orlop csi {command} said"))
 }

@@ -15,7 +15,7 @@ use tokio::process::Command;
 use super::golang::Go;
 use super::{Profile, build};
 use crate::disk::Scratch;
-use crate::kubernetes::{Beside, Program, Programs};
+use crate::kubernetes::{Beside, Client, Program, Programs};
 use crate::report::{Ending, Report};
 use foreign::Foreign;
 use server::Server;
@@ -137,6 +137,8 @@ impl Suite {
         let folder = scratch.path();
         let mut server = Server::start(&self.programs, &self.orlop, folder).await?;
         let mut driver = foreign.start(folder).await?;
+        let client = Client::new(&server.plane.endpoint)?;
+        foreign.register(&client, &self.orlop, &driver.socket).await.context("registering the driver")?;
         let before = foreign::volumes(&self.orlop, &driver.socket).await?;
         let mut beside = vec![
             Beside::orlop("controllers", &self.orlop, &server.kubeconfig, folder)?,
