@@ -3,9 +3,9 @@
 use super::*;
 use crate::Journal;
 
-const SEEDS: std::ops::Range<u64> = 0..12;
+const SEEDS: std::ops::Range<u64> = 0..16;
 
-/// What the journals of a dozen worlds must show, or the worlds are too kind.
+/// What the journals of these worlds must show, or the worlds are too kind.
 const FAULTS: [&str; 20] = [
     "409 (injected)",
     "410 (injected)",
