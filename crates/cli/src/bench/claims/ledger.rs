@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::{Claim, ClaimPhase, Object as _, Volume};
+use api::{Claim, ClaimPhase, Object as _, Volume, VolumePhase};
 use runtime::client::Selection;
 use runtime::{Cache, Caches, Change};
 use tokio::sync::watch;
@@ -16,6 +16,8 @@ const CROWD: Duration = Duration::from_millis(50);
 /// How far a claim can come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
+    /// A volume that was made by hand is ready to be taken.
+    Available,
     Bound,
     ClaimGone,
     VolumeGone,
@@ -62,6 +64,7 @@ struct Tally {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
+    available: Tally,
     bound: Tally,
     claims_gone: Tally,
     volumes_gone: Tally,
@@ -70,6 +73,7 @@ struct Counts {
 impl Counts {
     fn of(&self, moment: Moment) -> &Tally {
         match moment {
+            Moment::Available => &self.available,
             Moment::Bound => &self.bound,
             Moment::ClaimGone => &self.claims_gone,
             Moment::VolumeGone => &self.volumes_gone,
@@ -78,6 +82,7 @@ impl Counts {
 
     fn of_mut(&mut self, moment: Moment) -> &mut Tally {
         match moment {
+            Moment::Available => &mut self.available,
             Moment::Bound => &mut self.bound,
             Moment::ClaimGone => &mut self.claims_gone,
             Moment::VolumeGone => &mut self.volumes_gone,
@@ -110,8 +115,11 @@ impl Ledger {
             let change = lock(&book).claim(change);
             note(&counts, change);
         });
-        let (book, counts) = (ledger.book.clone(), ledger.counts.clone());
+        let (book, counts, prefix) = (ledger.book.clone(), ledger.counts.clone(), ledger.namespace.clone());
         ledger.volumes.subscribe(move |change| {
+            if became_available(change) && change.key().name().starts_with(&*prefix) {
+                note(&counts, Some((Moment::Available, Instant::now())));
+            }
             if let Change::Removed(volume) = change {
                 match lock(&book).volume_gone(volume.key().name()) {
                     Some(change) => note(&counts, Some(change)),
@@ -177,6 +185,7 @@ impl Ledger {
         let book = lock(&self.book);
         let took = |from: Option<Instant>, to: Option<Instant>| Some(to?.saturating_duration_since(from?));
         match moment {
+            Moment::Available => Vec::new(),
             Moment::Bound => book.claims.iter().filter_map(|times| took(times.sent, times.bound)).collect(),
             Moment::ClaimGone => book.claims.iter().filter_map(|times| took(times.deleted, times.gone)).collect(),
             Moment::VolumeGone => book.volumes.values().filter_map(|times| took(times.deleted, times.gone)).collect(),
@@ -201,6 +210,7 @@ impl Ledger {
     pub(super) fn complaint(&self, moment: Moment, count: usize) -> String {
         let reached = self.counts.borrow().of(moment).count;
         match moment {
+            Moment::Available => format!("{reached} of {count} volumes are available"),
             Moment::Bound => {
                 let pending = self.claims.walk().find(|claim| claim.phase != ClaimPhase::Bound);
                 let example = pending.map(|claim| format!("; {} is {}", claim.key(), claim.phase.name()));
@@ -214,6 +224,11 @@ impl Ledger {
             }
         }
     }
+}
+
+fn became_available(change: &Change<Volume>) -> bool {
+    let available = |volume: &Arc<Volume>| volume.phase == VolumePhase::Available;
+    change.after().is_some_and(available) && !change.before().is_some_and(available)
 }
 
 fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {

@@ -86,6 +86,8 @@ impl Run<'_> {
         timeout(PATIENCE, caches.synced()).await.context("claims and volumes cannot be watched")?;
         let volumes = args.volumes();
         let made = site.make_volumes(volumes).await?;
+        // Whoever marks them as available writes once for each, and that is no part of binding.
+        self.until(Moment::Available, volumes).await?;
         let (bound, bind_writes) = self.bind().await?;
         if args.pause {
             pause(args.count).await?;
