@@ -85,6 +85,8 @@ async fn prepare(client: &kube::Client) {
                  "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}},
     });
     create(client, "/api/v1/persistentvolumes", volume).await;
+    // A volume that is not available yet does not count, and one would be provisioned instead.
+    available(client, "/api/v1/persistentvolumes/v").await;
     let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "late",
                        "resources": {"requests": {"storage": "1Gi"}}}});
     create(client, "/api/v1/namespaces/default/persistentvolumeclaims", claim).await;
@@ -92,6 +94,17 @@ async fn prepare(client: &kube::Client) {
     let pod = json!({"metadata": {"name": "p"}, "spec": {"automountServiceAccountToken": false, "volumes": volumes,
                      "containers": [{"name": "c", "image": "i"}]}});
     create(client, "/api/v1/namespaces/default/pods", pod).await;
+}
+
+async fn available(client: &kube::Client, path: &str) {
+    for _ in 0..600 {
+        let (_, volume) = ask(client, ("GET", path), None).await.expect("the server answers");
+        if volume["status"]["phase"] == "Available" {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the binder never looked at {path}");
 }
 
 /// The node of the pod, when it has one.

@@ -92,6 +92,9 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Why there is no connection once we are told to stop.
+const STOPPING: &str = "stopping";
+
 /// How to treat a driver.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -254,7 +257,7 @@ impl Driver {
             () = stop.stopped() => Ok(()),
             error = keep => Err(error),
         };
-        let why = ended.as_ref().err().map_or_else(|| "stopping".to_owned(), ToString::to_string);
+        let why = ended.as_ref().err().map_or_else(|| STOPPING.to_owned(), ToString::to_string);
         self.down(why);
         ended
     }
@@ -313,7 +316,11 @@ impl Driver {
                 Link::Down { since, .. } => *since,
                 Link::Up(_) => Instant::now(),
             };
-            tracing::warn!(why, "the driver is not ready");
+            match why == STOPPING {
+                // Nobody has to worry about what was asked for.
+                true => tracing::debug!("the connection to the driver is given up"),
+                false => tracing::warn!(why, "the driver is not ready"),
+            }
             *link = Link::Down { why, since };
             true
         });
