@@ -130,3 +130,23 @@ fn asking_a_provisioner_survives_every_mishap_u5() {
         });
     }
 }
+
+#[test]
+fn filling_in_the_default_class_survives_every_mishap_u3_u3e() {
+    for mishap in mishaps(2) {
+        play(Some(mishap.clone()), async |user| {
+            println!("{mishap:?}");
+            let mut default = crate::rig::class("usual", "driver.example.com");
+            let mut wish = claim("c", "1Gi");
+            wish["spec"].as_object_mut().expect("it is a map").remove("storageClassName");
+            user.make(&wish).await;
+            default["metadata"]["annotations"] = json!({api::keys::annotation::DEFAULT_CLASS.0: "true"});
+            user.make(&default).await;
+            user.wait().await;
+            let held = user.claim("c").await;
+            assert_eq!(held["spec"]["storageClassName"], "usual");
+            let marks = &held["metadata"]["annotations"];
+            assert_eq!(marks[api::keys::annotation::STORAGE_PROVISIONER.0], "driver.example.com");
+        });
+    }
+}
