@@ -3,10 +3,11 @@
 //! Names come from small pools, so that a name is used again while others still speak of its last bearer. Every deed is
 //! one that a cluster allows: nobody takes finalizers away by force or writes what only controllers write.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::keys::annotation;
-use api::{Claim, ClassName, Key, Kind, Object, ReclaimPolicy, Volume, VolumePhase};
+use api::{Claim, ClassName, Key, Kind, Object, ReclaimPolicy, Uid, Volume, VolumePhase};
 use lifecycle::bind::shelf::{Offer, Shelf};
 use runtime::client::Preconditions;
 use runtime::{Client, Patch};
@@ -325,27 +326,46 @@ impl User {
 
 /// Chooses nodes and volumes for claims with delayed binding, as far as storage sees it.
 #[derive(Debug)]
-pub struct Scheduler(User);
+pub struct Scheduler {
+    user: User,
+    /// Claims for which a node was chosen in vain: how often, and when the next choice is.
+    tried: BTreeMap<Uid, (u32, Instant)>,
+}
 
 impl Scheduler {
     pub fn new(world: &World, component: Component, witness: &Witness) -> Self {
-        Self(User::new(world, component, witness))
+        Self { user: User::new(world, component, witness), tried: BTreeMap::new() }
     }
 
     /// Looks around every so often, for ever.
     pub async fn run(&mut self) {
         loop {
-            let pause = self.0.random.between(&(Duration::from_millis(200)..=Duration::from_secs(5)));
+            let pause = self.user.random.between(&(Duration::from_millis(200)..=Duration::from_secs(5)));
             sleep(pause).await;
-            let waiting = self.0.witness.look_at(waiting);
+            let waiting = self.user.witness.look_at(waiting);
             for (claim, offer) in waiting {
-                self.choose(&claim, offer).await;
+                if self.is_time(claim.uid()) {
+                    self.choose(&claim, offer).await;
+                }
             }
         }
     }
 
+    /// As kube-scheduler, it waits longer after each choice for the same claim; longer than that one's ten seconds, because
+    /// lives are short here, and two who disagree for ever are not what a storm is.
+    fn is_time(&mut self, claim: &Uid) -> bool {
+        let now = Instant::now();
+        let (tries, next) = self.tried.entry(claim.clone()).or_insert((0, now));
+        if now < *next {
+            return false;
+        }
+        *next = now + Duration::from_secs(1 << (*tries).min(5));
+        *tries += 1;
+        true
+    }
+
     async fn choose(&mut self, claim: &Claim, offer: Offer) {
-        let user = &mut self.0;
+        let user = &mut self.user;
         if let Offer::Free(volume) = offer {
             let reference = json!({
                 "apiVersion": "v1", "kind": Kind::CLAIM.kind,

@@ -35,7 +35,7 @@ async fn rounds(inner: &Inner, key: &Key, tried: &mut Vec<Word>) -> Result<Verdi
         let observed = Observed::of(inner, &claim, live.take());
         tried.extend(observed.held.iter().map(|held| held.name.clone()));
         let verdict = observed.decide(&claim);
-        tell(inner, &claim, &verdict);
+        observed.tell(&claim, &verdict);
         let Some(action) = verdict.actions.first() else {
             inner.metrics.rested(&claim, &verdict.because, observed.class.get());
             observed.hand_over(&claim, &verdict.because);
@@ -155,6 +155,21 @@ impl<'a> Observed<'a> {
         claim::decide(&Seen { claim, volume, class, pods: &self.pods })
     }
 
+    /// Tells users. That a claim is lost is told when it happens, not each time somebody looks; that somebody external is
+    /// waited for is not true of a provisioner in this process, which tells of its work itself.
+    fn tell(&self, claim: &Claim, verdict: &claim::Verdict) {
+        let because = &verdict.because;
+        let old_news = match because {
+            Because::LostPointer | Because::LostVolume { .. } | Because::Misbound { .. } => verdict.is_rest(),
+            Because::AwaitingProvisioner { .. } => matches!(self.class, ClassAt::Found(_, Supply::Beside)),
+            _ => false,
+        };
+        if !old_news {
+            self.inner.notices.tell(claim, because);
+        }
+        tracing::debug!(claim = %claim.key(), because = because.code(), actions = ?verdict.actions, "decided");
+    }
+
     /// A provisioner of this process is told what others read in an annotation.
     fn hand_over(&self, claim: &Claim, because: &Because) {
         if let (Because::AwaitingProvisioner { provisioner, .. }, ClassAt::Found(_, Supply::Beside)) =
@@ -187,15 +202,6 @@ fn take<'a>(inner: &'a Inner, claim: &Claim) -> (Offer, Option<Held<'a>>) {
         Offer::Designated(_) | Offer::Unsuitable(..) | Offer::Nothing => None,
     };
     (offer, held)
-}
-
-/// Tells users. That a claim is lost is told when it happens, not each time somebody looks.
-fn tell(inner: &Inner, claim: &Claim, verdict: &claim::Verdict) {
-    let lost = matches!(verdict.because, Because::LostPointer | Because::LostVolume { .. } | Because::Misbound { .. });
-    if !(lost && verdict.is_rest()) {
-        inner.notices.tell(claim, &verdict.because);
-    }
-    tracing::debug!(claim = %claim.key(), because = verdict.because.code(), actions = ?verdict.actions, "decided");
 }
 
 /// Does the one thing.

@@ -196,7 +196,9 @@ impl<P: Provisioner> Engine<P> {
     }
 }
 
-/// Takes our finalizer off, and nothing else: if the list has changed, nothing at all.
+/// Takes our finalizer off, and nothing else: if the list has changed, nothing at all. Nor if the policy has: a cache that
+/// lags may show a policy to keep the volume, while it has become one to delete it, and then the finalizer is all that
+/// remembers it.
 fn without_finalizer(volume: &Volume) -> Option<Patch> {
     let ours = finalizer::EXTERNAL_PROVISIONER.text();
     let at = volume.meta.finalizers.iter().position(|held| *held == *ours)?;
@@ -204,6 +206,7 @@ fn without_finalizer(volume: &Volume) -> Option<Patch> {
     Some(Patch::Json(json!([
         {"op": "test", "path": "/metadata/uid", "value": volume.meta.uid},
         {"op": "test", "path": path, "value": ours},
+        {"op": "test", "path": "/spec/persistentVolumeReclaimPolicy", "value": volume.reclaim.name()},
         {"op": "remove", "path": path},
     ])))
 }
