@@ -175,6 +175,13 @@ impl Rig {
         gone.unwrap_or_else(|error| panic!("node {name}: {error}"));
     }
 
+    /// Binds a pod by hand, if it has this uid.
+    pub(crate) async fn bind_pod(&self, name: &str, uid: &str, node: &str) -> Result<(), runtime::client::Error> {
+        let body = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid},
+                          "target": {"kind": "Node", "name": node}});
+        self.client.create_part(Kind::POD, &key_of(Kind::POD, name), "binding", &body).await
+    }
+
     /// From now on nothing can be made for this node.
     pub(crate) fn fill(&self, node: &str) {
         self.orders.lock().expect("nobody panics with it").full.insert(node.to_owned());

@@ -162,3 +162,47 @@ fn a_pod_of_the_same_name_is_another_pod() {
         assert_eq!(rig.scheduled("p").await["spec"]["nodeName"], "b");
     });
 }
+
+#[test]
+fn a_binding_is_for_one_uid_and_somebody_elses_binding_is_respected() {
+    in_rig(|rig| async move {
+        rig.nodes(&["a", "b"]).await;
+        rig.create(class("late")).await;
+        rig.sleep(true);
+        rig.create(claim("c", "1Gi")).await;
+        let made = rig.create(pod("p", &["c"])).await;
+        meant_for(&rig, "c", "a").await;
+        let refused = rig.bind_pod("p", "another", "b").await.expect_err("it is another pod");
+        assert!(refused.is_conflict() && refused.to_string().contains("UID in precondition: another"), "{refused}");
+        let uid = made["metadata"]["uid"].as_str().unwrap_or_default();
+        rig.bind_pod("p", uid, "b").await.expect("the pod has no node yet");
+        rig.sleep(false);
+        rig.settle().await;
+        assert_eq!(rig.get("pods", "p").await["spec"]["nodeName"], "b");
+        assert_eq!(rig.writes_of("scheduler"), 1, "only the mark on the claim: {:#?}", rig.journal());
+    });
+}
+
+#[test]
+fn what_a_class_or_a_driver_says_later_wakes_those_who_wait_5_8_weakness_28() {
+    in_rig(|rig| async move {
+        rig.nodes(&["a"]).await;
+        let mut elsewhere = class("late");
+        let term = |zone: &str| json!([{"matchLabelExpressions": [{"key": "zone", "values": [zone]}]}]);
+        elsewhere["allowedTopologies"] = term("z");
+        rig.create(elsewhere).await;
+        rig.create(claim("c", "1Gi")).await;
+        rig.create(pod("p", &["c"])).await;
+        let nothing = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind.";
+        rig.unscheduled("p", nothing).await;
+        rig.create(
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "d.example.com"},
+                          "spec": {"storageCapacity": true}}),
+        )
+        .await;
+        rig.patch("storageclasses", "late", json!({"allowedTopologies": term("a")})).await;
+        rig.unscheduled("p", "0/1 nodes are available: 1 node(s) did not have enough free storage.").await;
+        rig.patch("csidrivers", "d.example.com", json!({"spec": {"storageCapacity": false}})).await;
+        rig.scheduled("p").await;
+    });
+}
