@@ -48,7 +48,7 @@ async fn rounds(inner: &Inner, key: &Key, tried: &mut Vec<Word>) -> Result<Verdi
             live = Some(inner.context.read::<Volume>(&Key::cluster(name)).await?);
         } else if let (Action::Provision { .. }, ClassAt::Found(class, _)) = (action, &observed.class) {
             match reclaim::provision(inner, &claim, class).await {
-                Ok(()) => {}
+                Ok(()) | Err(Trouble::Changed) => {}
                 Err(Trouble::Api(error)) => inner.context.reconsider::<Claim>(key, error).await?,
                 Err(Trouble::Plugin(why)) => return Ok(Verdict::Failed(why)),
                 Err(Trouble::NotNow) => return Ok(Verdict::Done),

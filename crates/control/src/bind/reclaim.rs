@@ -12,6 +12,7 @@ use lifecycle::bind::claim::Target;
 use runtime::client::Error;
 
 use super::{Inner, patches};
+use crate::context::Live;
 use crate::provision::Wish;
 
 /// Why a plugin's work did not end well.
@@ -22,6 +23,8 @@ pub(super) enum Trouble {
     Plugin(String),
     /// Not now: somebody still uses it, and their end wakes us.
     NotNow,
+    /// The volume is not what was decided about any more: decide again.
+    Changed,
 }
 
 impl From<Error> for Trouble {
@@ -71,8 +74,18 @@ async fn not_provisioned(inner: &Inner, claim: &Claim, why: String) -> Trouble {
     Trouble::Plugin(text)
 }
 
+/// Before data is destroyed: the server itself says that the volume is still as it was judged. A cache that lags would not
+/// show that somebody has just changed its policy to keep it (4.10).
+async fn confirm(inner: &Inner, volume: &Volume) -> Result<(), Trouble> {
+    match inner.context.read::<Volume>(&volume.meta.key).await? {
+        Live::Found(now) if now.meta.uid == volume.meta.uid && now.meta.revision == volume.meta.revision => Ok(()),
+        Live::Found(_) | Live::Absent => Err(Trouble::Changed),
+    }
+}
+
 /// Deletes what a volume is made of, then its finalizer, then the volume itself.
 pub(super) async fn delete(inner: &Inner, volume: &Volume) -> Result<(), Trouble> {
+    confirm(inner, volume).await?;
     inner.metrics.deleting(volume);
     let deleted = match inner.plugins.of(volume) {
         Some(plugin) => plugin.delete(volume).await.map_err(|error| error.to_string()),
@@ -102,6 +115,7 @@ pub(super) async fn recycle(inner: &Inner, volume: &Volume) -> Result<(), Troubl
         inner.notices.say(volume, Notice::normal("VolumeFailedRecycle", text));
         return Err(Trouble::NotNow);
     }
+    confirm(inner, volume).await?;
     let Some(plugin) = inner.plugins.of(volume) else {
         return Err(failed(
             inner,

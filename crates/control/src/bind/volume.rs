@@ -45,7 +45,7 @@ async fn rounds(inner: &Inner, key: &Key) -> Result<Verdict, Error> {
                 match (ended, action) {
                     // There is nothing left to decide about: the object goes when nobody holds it any more.
                     (Ok(()), Action::Delete { .. }) => return Ok(Verdict::Done),
-                    (Ok(()), _) => {}
+                    (Ok(()) | Err(Trouble::Changed), _) => {}
                     (Err(Trouble::Api(error)), _) => inner.context.reconsider::<Volume>(key, error).await?,
                     (Err(Trouble::Plugin(why)), _) => return Ok(Verdict::Failed(why)),
                     (Err(Trouble::NotNow), _) => return Ok(Verdict::Done),

@@ -119,3 +119,22 @@ fn a_directory_is_emptied_and_given_back_4_10_recycle() {
         assert!(events.iter().any(|event| event.contains("VolumeRecycled")), "{events:?}");
     });
 }
+
+#[test]
+fn a_policy_changed_at_the_last_moment_saves_the_data_although_the_cache_lags() {
+    let root = tempfile::tempdir().expect("a directory can be made");
+    play_with(host_path(root.path()), None, async |user| {
+        let name = ask(&user).await;
+        user.wait().await;
+        user.assert_bound("c", &name, true).await;
+        user.lag.begin();
+        user.drop_claim("c").await;
+        // Twenty seconds for the answer after which the volume is released, and as many for the one before it is deleted.
+        tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+        assert_eq!(user.volume(&name).await["status"]["phase"], "Released");
+        user.change_volume(&name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}})).await;
+        user.wait().await;
+        assert_eq!(entries(root.path()).len(), 1, "the server was asked before anything was deleted");
+        assert!(user.find_volume(&name).await.is_some());
+    });
+}

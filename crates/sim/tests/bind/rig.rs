@@ -1,7 +1,9 @@
 //! A world with a binder in it and a user beside it.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use control::bind::{Binder, Options};
 use runtime::client::{self, Client, Patch, Preconditions, Selection};
 use runtime::{Entropy, Metrics, Stop};
 use serde_json::{Value, json};
-use sim::faults::{Action, Ask, Fair, Fate, Verdict};
+use sim::faults::{Action, Ask, Fair, Fate, Fates, Flow, Verdict};
 use sim::{Process, Seed, Setup, World, simulate};
 
 /// Long enough for every retry, and no time at all on the wall.
@@ -24,10 +26,61 @@ pub(crate) struct Mishap {
     pub(crate) fate: Fate,
 }
 
+/// What the binder hears late, once it is switched on: changes of volumes after an hour, answers about claims after
+/// twenty seconds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lag(Arc<AtomicBool>);
+
+impl Lag {
+    pub(crate) fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A binder's requests: counted, with one mishap, and late.
+struct Script {
+    mishap: Option<Mishap>,
+    writes: Writes,
+    seen: usize,
+    lag: Lag,
+    /// The watches of volumes, by their requests' numbers.
+    volumes: BTreeSet<u64>,
+}
+
+impl Fates for Script {
+    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
+        if ask.action == Action::Watch && ask.path.ends_with("/persistentvolumes") {
+            self.volumes.insert(ask.number);
+        }
+        let late = self.lag.0.load(Ordering::Relaxed);
+        if late && ask.action == Action::Read && ask.path.contains("/persistentvolumeclaims/") {
+            return Verdict { there: Duration::from_secs(20), ..Fate::Answered.into() };
+        }
+        let storage = ask.path.contains("/persistentvolume");
+        let write = matches!(ask.action, Action::Create | Action::Update | Action::Delete);
+        if !(storage && write) {
+            return Fate::Answered.into();
+        }
+        self.seen += 1;
+        self.writes.lock().expect("nobody panicked").push(format!("{} {}", ask.method, ask.path));
+        let hit = self.mishap.as_ref().filter(|mishap| mishap.write == self.seen);
+        hit.map_or(Fate::Answered, |mishap| mishap.fate.clone()).into()
+    }
+
+    fn event(&mut self, watch: u64) -> Flow {
+        match self.lag.0.load(Ordering::Relaxed) && self.volumes.contains(&watch) {
+            true => Flow::Held(Duration::from_secs(3600)),
+            false => Flow::Passes,
+        }
+    }
+}
+
 /// The user's hands.
 pub(crate) struct User {
     client: Client,
-    writes: Arc<Mutex<Vec<String>>>,
+    writes: Writes,
+    /// Makes the binder hear late.
+    pub(crate) lag: Lag,
 }
 
 /// Plays `scenario` beside a binder that meets `mishap` and is started again whenever it dies.
@@ -53,12 +106,20 @@ where
         let clock = runtime::time::SystemClock;
         let (metrics, entropy) = (Metrics::new(&clock), Entropy::seeded(7));
         let client = Client::new(component.client(), client::Options::default(), &metrics, &entropy);
-        let user = User { client, writes: writes.clone() };
+        let lag = Lag::default();
+        let user = User { client, writes: writes.clone(), lag: lag.clone() };
         let life = Cell::new(0);
         let binder = async {
             loop {
                 let mishap = mishap.as_ref().filter(|_| life.get() == 0);
-                one_life(&world, life.get(), mishap, (&writes, options.clone())).await;
+                let script = Script {
+                    mishap: mishap.cloned(),
+                    writes: writes.clone(),
+                    seen: 0,
+                    lag: lag.clone(),
+                    volumes: BTreeSet::new(),
+                };
+                one_life(&world, life.get(), script, options.clone()).await;
                 life.set(life.get() + 1);
             }
         };
@@ -73,20 +134,7 @@ where
 
 type Writes = Arc<Mutex<Vec<String>>>;
 
-async fn one_life(world: &World, life: u64, mishap: Option<&Mishap>, (writes, options): (&Writes, Options)) {
-    let (mishap, writes) = (mishap.cloned(), writes.clone());
-    let mut seen = 0;
-    let script = move |ask: &Ask<'_>| -> Verdict {
-        let storage = ask.path.contains("/persistentvolume");
-        let write = matches!(ask.action, Action::Create | Action::Update | Action::Delete);
-        if !(storage && write) {
-            return Fate::Answered.into();
-        }
-        seen += 1;
-        writes.lock().expect("nobody panicked").push(format!("{} {}", ask.method, ask.path));
-        let hit = mishap.as_ref().filter(|mishap| mishap.write == seen);
-        hit.map_or(Fate::Answered, |mishap| mishap.fate.clone()).into()
-    };
+async fn one_life(world: &World, life: u64, script: Script, options: Options) {
     let component = world.component("controllers", script);
     let process = Process::new(world, &component, life);
     let binder = Binder::new(&process.context, options);
