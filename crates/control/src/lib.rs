@@ -8,7 +8,6 @@
 //! | [`capacity`] | the scheduler is told how much room a driver has, and where |
 //! | [`protect`] | what is in use does not go away |
 //! | [`ephemeral`] | claims that are made for a pod |
-//! | [`handoff`] | a binder and a provisioner in one process tell each other what annotations would say |
 //!
 //! # Invariants
 //! 1. A pass over one object does one write at a time, feeds the answer into the cache, and decides again.
@@ -18,14 +17,10 @@
 
 pub mod bind;
 pub mod capacity;
-mod context;
 pub mod ephemeral;
-pub mod handoff;
 mod index;
-mod notices;
 pub mod protect;
 pub mod provision;
 pub mod schedule;
 
-pub use context::{Context, Live};
-pub use notices::Notices;
+pub use runtime::{Context, Live, Notices, handoff};

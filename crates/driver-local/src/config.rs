@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::linux::fs::FsType;
+use linux::fs::FsType;
 
 /// Where the driver takes the time from.
 #[derive(Clone)]

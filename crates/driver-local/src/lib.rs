@@ -19,7 +19,6 @@ pub mod core;
 pub mod driver;
 pub mod fault;
 pub mod keys;
-pub mod linux;
 pub mod params;
 pub mod pool;
 pub mod record;

@@ -4,8 +4,8 @@
 use driver_sdk::{Access, Capability, CapacityRange, Error, Parameters, StringMap};
 
 use crate::keys;
-use crate::linux::fs::FsType;
 use crate::record::{AccessKind, Provisioning, Tuning};
+use linux::fs::FsType;
 
 /// Sizes are whole blocks, so that every filesystem and loop device can hold them exactly.
 pub const BLOCK: u64 = 4096;

@@ -13,7 +13,7 @@ use driver_sdk::{AccessMode, StringMap};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::linux::fs::FsType;
+use linux::fs::FsType;
 
 /// Version of the record format and of the pool's layout.
 pub const VERSION: u32 = 1;
@@ -179,7 +179,7 @@ pub enum Provisioning {
     Thick,
 }
 
-impl From<Provisioning> for crate::linux::image::Provisioning {
+impl From<Provisioning> for linux::image::Provisioning {
     fn from(provisioning: Provisioning) -> Self {
         match provisioning {
             Provisioning::Thin => Self::Thin,
@@ -332,7 +332,7 @@ pub struct SourceStamp {
 mod fs_name {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    use crate::linux::fs::FsType;
+    use linux::fs::FsType;
 
     pub(super) fn serialize<S: Serializer>(fs: &FsType, out: S) -> Result<S::Ok, S::Error> {
         out.serialize_str(fs.name())

@@ -10,6 +10,8 @@
 //! | [`csi`] | a driver on a socket that may be absent, slow or restarted |
 //! | [`metrics`], [`health`] | what operators see |
 //! | [`stop`], [`time`], [`entropy`] | the end, the clock and chance, each as an argument |
+//! | [`context`] | all of the above for one process, and the only ways in which its parts write |
+//! | [`notices`], [`handoff`] | what the parts of a process tell users, and each other |
 //! | [`args`] | the flags that all programs of this kind share |
 //!
 //! # Invariants
@@ -20,20 +22,24 @@
 //! 3. Nothing iterates in an order that depends on memory addresses or hashes.
 //!
 //! # Must never know
-//! What a claim or a volume means. Decisions live in `lifecycle`, what acts on them in `control` and `node`.
+//! What a claim or a volume means. Decisions live in `lifecycle`, of which only the shape of a reason is used here; what
+//! acts on them is in `control` and `node`.
 
 pub mod args;
 pub mod cache;
 pub mod client;
+pub mod context;
 pub mod csi;
 pub mod entropy;
 pub mod events;
 #[cfg(test)]
 mod fake;
+pub mod handoff;
 pub mod health;
 mod keys;
 pub mod lease;
 pub mod metrics;
+pub mod notices;
 pub mod queue;
 pub mod stop;
 pub mod time;
@@ -41,8 +47,10 @@ pub mod time;
 pub use api::object::{Key, Kind, Meta, Object, Revision, Uid};
 pub use cache::{Cache, Caches, Change, Index, Lookup};
 pub use client::{Client, Patch};
+pub use context::{Context, Live};
 pub use entropy::Entropy;
 pub use metrics::Metrics;
+pub use notices::Notices;
 pub use queue::{Queue, Verdict};
 pub use stop::{Stop, Stopper};
 pub use time::Clock;

@@ -16,16 +16,17 @@ enum May {
 }
 
 /// Folder name to what it may use. Crates that come later are here already, so that they start inside their lines.
-const ARROWS: [(&str, May); 13] = [
+const ARROWS: [(&str, May); 14] = [
     ("api", May::Use(&[])),
     ("csi", May::Use(&[])),
+    ("linux", May::Use(&[])),
     ("lifecycle", May::Use(&["api"])),
     ("apiserver", May::Use(&["api"])),
     ("runtime", May::Use(&["api", "lifecycle", "csi"])),
     ("control", May::Use(&["runtime", "lifecycle", "api", "csi"])),
-    ("node", May::Use(&["runtime", "lifecycle", "api", "csi"])),
+    ("node", May::Use(&["runtime", "lifecycle", "api", "csi", "linux"])),
     ("driver-sdk", May::Use(&["csi"])),
-    ("driver-local", May::Use(&["driver-sdk"])),
+    ("driver-local", May::Use(&["driver-sdk", "linux"])),
     ("cli", May::UseAll),
     ("sim", May::UseAll),
     ("fuzz", May::Use(&["apiserver"])),

@@ -5,13 +5,13 @@ use super::source::Source;
 use super::tree::File;
 
 /// The one audited module of the program that may talk to the kernel without the type system's help.
-const UNSAFE_HOME: &str = "crates/driver-local/src/linux/ioctl.rs";
+const UNSAFE_HOME: &str = "crates/linux/src/ioctl.rs";
 
 /// The one file of a test that may: it seeds the hash maps of a dependency, which takes a function of the C library.
 const UNSAFE_TEST: &str = "crates/sim/tests/simulated_day/entropy.rs";
 
 /// Where sleeping is the only way, because the kernel offers no event to wait for: bounded, and said why there.
-const SLEEP_HOMES: [&str; 2] = ["crates/csi/src/listen/claim.rs", "crates/driver-local/src/linux/patience.rs"];
+const SLEEP_HOMES: [&str; 2] = ["crates/csi/src/listen/claim.rs", "crates/linux/src/patience.rs"];
 
 /// What is banned, and what to do about it.
 const WORDS: [(&str, &str); 5] = [
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn unsafe_has_one_home() {
-        assert_eq!(found("crates/driver-local/src/linux/ioctl.rs", "unsafe { x() }"), NOTHING);
+        assert_eq!(found("crates/linux/src/ioctl.rs", "unsafe { x() }"), NOTHING);
         assert_eq!(found("crates/csi/src/ioctl.rs", "\nunsafe { x() }"), [2]);
     }
 

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use driver_local::config::{Attachment, Clock, MissingPool, Role};
-use driver_local::linux::fs::FsType;
 use driver_local::{Config, PoolConfig, keys};
 use driver_sdk::Mode;
 use driver_sdk::csi::{Endpoint, SocketMode};
+use linux::fs::FsType;
 use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 

@@ -30,7 +30,7 @@ pub(crate) struct GuardArgs {
 }
 
 pub(crate) fn guard(args: &GuardArgs) -> ExitCode {
-    driver_local::linux::freeze::guard_main(&args.mounts, Duration::from_millis(args.budget_ms))
+    linux::freeze::guard_main(&args.mounts, Duration::from_millis(args.budget_ms))
 }
 
 pub(crate) fn run(args: Args) -> ExitCode {

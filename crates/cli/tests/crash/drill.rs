@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 
-use driver_local::linux::fs::FsType;
 use driver_sdk::testing::Clients;
+use linux::fs::FsType;
 
 use crate::picture::{Picture, Without, assert_no_loops, assert_nothing_frozen};
 use crate::rig::world::World;

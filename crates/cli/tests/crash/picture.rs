@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use driver_local::linux::loopdev::{self, BackingFile};
-use driver_local::linux::mountinfo::MountTable;
+use linux::loopdev::{self, BackingFile};
+use linux::mountinfo::MountTable;
 
 use crate::rig::Scratch;
 

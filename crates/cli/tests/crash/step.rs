@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use csi::v1::*;
 use driver_local::core::Core;
-use driver_local::linux::fs::{Probe, probe};
 use driver_sdk::testing::Clients;
+use linux::fs::{Probe, probe};
 use tonic::Status;
 
 use crate::rig::call::{self, Use, map};

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use driver_local::linux::fs::FsType;
+use linux::fs::FsType;
 use tonic::Code;
 
 use crate::needs;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use driver_local::linux::fs::FsType;
+use linux::fs::FsType;
 
 use crate::needs;
 use crate::rig::call::*;

@@ -19,12 +19,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
 use csi::Endpoint;
-use driver_local::linux::fs::{FsType, Mkfs, Uuid, mkfs};
-use driver_local::linux::loopdev::{self, Attach, BackingFile, LoopSupport};
-use driver_local::linux::mountinfo::MountTable;
-use driver_local::linux::mounts::{self, MountFlags};
-use driver_local::linux::{image, loopdev::LoopStatus};
 use driver_sdk::testing::Clients;
+use linux::fs::{FsType, Mkfs, Uuid, mkfs};
+use linux::loopdev::{self, Attach, BackingFile, LoopSupport};
+use linux::mountinfo::MountTable;
+use linux::mounts::{self, MountFlags};
+use linux::{image, loopdev::LoopStatus};
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
@@ -54,7 +54,7 @@ pub fn skip(test: &str, why: &str) {
 #[macro_export]
 macro_rules! needs {
     ($($fs:ident),*) => {
-        if let Some(why) = $crate::rig::cannot_run(&[$(driver_local::linux::fs::FsType::$fs),*]) {
+        if let Some(why) = $crate::rig::cannot_run(&[$(linux::fs::FsType::$fs),*]) {
             $crate::rig::skip(concat!(module_path!(), ":", line!()), &why);
             return;
         }
@@ -147,7 +147,7 @@ impl Drop for Scratch {
         // Deepest first; the pool itself goes last, after the loop devices on its images.
         places.sort_by_key(|place| std::cmp::Reverse(place.components().count()));
         let frozen: Vec<PathBuf> = places.clone();
-        drop(driver_local::linux::freeze::thaw_sweep(&frozen));
+        drop(linux::freeze::thaw_sweep(&frozen));
         let pool = root.join("pool");
         for place in places.iter().filter(|place| **place != pool) {
             drop(mounts::unmount_all(place));

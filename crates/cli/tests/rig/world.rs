@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use driver_local::linux::fs::FsType;
-use driver_local::linux::loopdev::{self, BackingFile, LoopStatus};
 use driver_sdk::testing::Clients;
+use linux::fs::FsType;
+use linux::loopdev::{self, BackingFile, LoopStatus};
 
 use super::{Driver, Options, Scratch};
 
@@ -109,7 +109,7 @@ pub fn fs_bytes(path: &Path) -> u64 {
 
 /// Is this a place at which something is mounted?
 pub fn is_mounted(path: &Path) -> bool {
-    driver_local::linux::mounts::is_mount_point(path).unwrap_or(false)
+    linux::mounts::is_mount_point(path).unwrap_or(false)
 }
 
 /// Runs a program of the machine and gives what it printed; it must succeed.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use driver_local::linux::fs::FsType;
+use linux::fs::FsType;
 use tonic::Code;
 
 use crate::needs;

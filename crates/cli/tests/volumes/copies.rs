@@ -3,8 +3,8 @@
 use std::fs;
 
 use csi::v1::VolumeContentSource;
-use driver_local::linux::fs::FsType;
 use driver_sdk::testing::Clients;
+use linux::fs::FsType;
 use tonic::Code;
 
 use crate::needs;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use driver_local::linux::fs::FsType;
+use linux::fs::FsType;
 use tonic::Code;
 
 use crate::needs;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::Command;
 
-use driver_local::linux::fs::FsType;
+use linux::fs::FsType;
 use tonic::Code;
 
 use crate::needs;

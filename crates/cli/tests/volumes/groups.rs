@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use csi::v1::VolumeGroupSnapshot;
-use driver_local::linux::fs::FsType;
 use driver_sdk::testing::Clients;
+use linux::fs::FsType;
 use tonic::Code;
 
 use crate::needs;

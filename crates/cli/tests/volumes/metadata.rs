@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::Range;
 
-use driver_local::linux::fs::FsType;
+use linux::fs::FsType;
 use tonic::Code;
 
 use crate::needs;

@@ -12,8 +12,8 @@ use runtime::client::Error;
 
 use super::reclaim::{self, Trouble};
 use super::{Inner, MOST_ROUNDS, patches, wake};
-use crate::context::Live;
-use crate::handoff::Asked;
+use crate::Live;
+use runtime::handoff::Asked;
 
 /// Works on one claim until there is nothing to do for it.
 pub(super) async fn pass(inner: &Inner, key: Key) -> Verdict {

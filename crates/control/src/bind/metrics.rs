@@ -13,7 +13,7 @@ use runtime::client::Error;
 use runtime::metrics::VolumeOperation;
 use tokio::time::Instant;
 
-use crate::context::Context;
+use crate::Context;
 
 type Labels = Vec<(&'static str, String)>;
 

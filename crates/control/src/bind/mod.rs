@@ -28,8 +28,8 @@ use runtime::cache::Lookup;
 use runtime::queue::{self, Backoff};
 use runtime::{Cache, Index, Queue, Stop};
 
-use crate::context::Context;
-use crate::notices::Notices;
+use crate::Context;
+use crate::Notices;
 use metrics::BinderMetrics;
 use plugins::Plugins;
 use wake::Wakes;

@@ -12,7 +12,7 @@ use lifecycle::bind::claim::Target;
 use runtime::client::Error;
 
 use super::{Inner, patches};
-use crate::context::Live;
+use crate::Live;
 use crate::provision::Wish;
 
 /// Why a plugin's work did not end well.

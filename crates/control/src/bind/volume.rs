@@ -12,7 +12,7 @@ use runtime::client::Error;
 
 use super::reclaim::{self, Trouble};
 use super::{Inner, MOST_ROUNDS, patches};
-use crate::context::Live;
+use crate::Live;
 
 /// Works on one volume until there is nothing to do for it.
 pub(super) async fn pass(inner: &Inner, key: Key) -> Verdict {

@@ -27,8 +27,8 @@ use runtime::queue::{self, Backoff};
 use runtime::{Queue, Stop};
 use tokio::time::Instant;
 
-use crate::context::Context;
-use crate::notices::Notices;
+use crate::Context;
+use crate::Notices;
 use view::View;
 use wake::Waiting;
 

@@ -15,8 +15,8 @@ use runtime::metrics;
 
 use super::wake::Topic;
 use super::{Inner, State, writes};
+use crate::Live;
 use crate::bind::patches;
-use crate::context::Live;
 
 /// How many decisions one pass may take before others get their turn.
 const MOST_ROUNDS: usize = 16;

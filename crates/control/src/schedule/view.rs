@@ -7,7 +7,7 @@ use lifecycle::schedule::Cluster;
 use runtime::cache::Lookup;
 use runtime::{Cache, Index};
 
-use crate::context::Context;
+use crate::Context;
 use crate::index::PODS_BY_CLAIM;
 
 #[derive(Debug, Clone)]

@@ -134,7 +134,7 @@ fn publish_context(attachment: &Attachment) -> StringMap {
 
 /// Detaching under a mount would let the volume be deleted under a workload. The node unstages first.
 fn refuse_staged(found: &Found<'_>, record: &VolumeRecord) -> Result<(), Error> {
-    let table = crate::linux::mountinfo::MountTable::read().map_err(fault::sys)?;
+    let table = linux::mountinfo::MountTable::read().map_err(fault::sys)?;
     match crate::node::all_mounts(found, &table)?.first() {
         None => Ok(()),
         Some(place) => Err(Error::busy(format!("volume {} is still in use at {}", record.id, place.display()))),

@@ -16,12 +16,12 @@ use driver_sdk::{Error, Source, failpoint};
 
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::freeze::{FreezeError, Frozen, Held};
-use crate::linux::mountinfo::MountTable;
-use crate::linux::{durable, image, loopdev, tree};
 use crate::params::Spec;
 use crate::pool::{COPY_INTENT, Copying, Draft, Object, Pool};
 use crate::record::{self, AccessKind, CopyIntent, Format, Kind, Provisioning, SourceStamp, VolumeRecord};
+use linux::freeze::{FreezeError, Frozen, Held};
+use linux::mountinfo::MountTable;
+use linux::{durable, image, loopdev, tree};
 
 /// What is copied.
 #[derive(Debug)]

@@ -13,12 +13,12 @@ use super::copy::{Origin, open_rw};
 use super::list::volume_answer;
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::fs::FsType;
-use crate::linux::loopdev::LoopSupport;
-use crate::linux::{image, tree};
 use crate::params::{self, KindChoice, Spec};
 use crate::pool::{Claim, Draft, Hold, Holding, Place, Pool, Promise};
 use crate::record::{AccessKind, Format, Kind, Provisioning, SourceRef, VolumeRecord};
+use linux::fs::FsType;
+use linux::loopdev::LoopSupport;
+use linux::{image, tree};
 
 /// Logical block size of new volumes: what every filesystem here accepts, and what raw users expect of a disk.
 const LOGICAL_BLOCK: u32 = 512;

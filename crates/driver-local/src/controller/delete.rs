@@ -8,10 +8,10 @@ use driver_sdk::{Error, VolumeId, failpoint};
 
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::loopdev::{self, BackingFile, Detach};
-use crate::linux::mountinfo::MountTable;
 use crate::pool::{Draft, Hold, Place};
 use crate::record::{Kind, VolumeRecord};
+use linux::loopdev::{self, BackingFile, Detach};
+use linux::mountinfo::MountTable;
 
 /// How long an idle loop device may take to let go of its image.
 const LOOP_PATIENCE: Duration = Duration::from_secs(10);

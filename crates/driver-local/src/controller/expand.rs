@@ -8,11 +8,11 @@ use driver_sdk::{Access, Error, ExpandVolume, Expanded, failpoint};
 use super::copy::open_rw;
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::image;
-use crate::linux::loopdev::{self, BackingFile};
 use crate::params;
 use crate::pool::{Hold, Promise};
 use crate::record::{AccessKind, Kind, VolumeRecord};
+use linux::image;
+use linux::loopdev::{self, BackingFile};
 
 impl Core {
     pub fn expand_volume(&self, request: &ExpandVolume) -> Result<Expanded, Error> {

@@ -124,7 +124,7 @@ impl Core {
             if asked != record.access {
                 return Ok(Support::No("the volume is either block or mount, and the other is asked for".to_owned()));
             }
-            match (fs.map(str::parse::<crate::linux::fs::FsType>), record.format.fs()) {
+            match (fs.map(str::parse::<linux::fs::FsType>), record.format.fs()) {
                 (Some(Err(_)), _) => {
                     return Ok(Support::No(format!("filesystem {:?} is not known here", fs.unwrap_or_default())));
                 }

@@ -6,8 +6,8 @@ use driver_sdk::{BlockRange, Error, SnapshotId};
 
 use crate::core::Core;
 use crate::fault;
-use crate::linux::image;
 use crate::record::{Kind, SnapshotRecord};
+use linux::image;
 
 /// Differences are told in blocks of this size.
 const DELTA_BLOCK: u64 = 4096;

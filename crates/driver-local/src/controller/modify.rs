@@ -5,11 +5,11 @@ use driver_sdk::{Error, ModifyVolume, failpoint};
 use super::copy::open_rw;
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::image;
-use crate::linux::loopdev::{self, BackingFile, LoopDevice};
 use crate::params;
 use crate::pool::Hold;
 use crate::record::{Kind, Provisioning, Tuning, VolumeRecord};
+use linux::image;
+use linux::loopdev::{self, BackingFile, LoopDevice};
 
 impl Core {
     pub fn modify_volume(&self, request: &ModifyVolume) -> Result<(), Error> {

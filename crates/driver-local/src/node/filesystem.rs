@@ -15,10 +15,10 @@ use super::stage::Staging;
 use crate::controller::tune;
 use crate::core::Core;
 use crate::fault;
-use crate::linux::fs::{self, FsType, GrowError, Grown, Mkfs, Probe, Uuid, UuidChange};
-use crate::linux::loopdev::{self, Attach, Attached, LoopDevice};
-use crate::linux::mounts::{self, MountFlags};
 use crate::record::{Format, VolumeRecord};
+use linux::fs::{self, FsType, GrowError, Grown, Mkfs, Probe, Uuid, UuidChange};
+use linux::loopdev::{self, Attach, Attached, LoopDevice};
+use linux::mounts::{self, MountFlags};
 
 /// mkfs and its kin get the time kubelet gives a call.
 const TOOL_PATIENCE: Duration = Duration::from_secs(120);

@@ -17,10 +17,10 @@ use crate::controller::{blank_claim, choose_kind, make_data, sync_data};
 use crate::core::Core;
 use crate::fault;
 use crate::keys;
-use crate::linux::{durable, mounts};
 use crate::params::{self, DEFAULT_SIZE};
 use crate::pool::{DOOMED, Draft, Hold, Holding, Place, Promise};
 use crate::record::{self, Format, VolumeRecord};
+use linux::{durable, mounts};
 
 impl Core {
     pub fn publish_inline(&self, request: &PublishEphemeral) -> Result<(), Error> {

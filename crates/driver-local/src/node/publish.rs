@@ -15,11 +15,11 @@ use super::stage::{nothing_mounted_at, open_image, parse_flags, unmount};
 use super::{check_use, group, settled};
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::loopdev::LoopDevice;
-use crate::linux::mountinfo::{Mount, MountTable};
-use crate::linux::mounts::{self, BindOptions, MountError};
 use crate::pool::{Hold, Place};
 use crate::record::{AccessKind, Kind, NodeNotes, Published, VolumeRecord};
+use linux::loopdev::LoopDevice;
+use linux::mountinfo::{Mount, MountTable};
+use linux::mounts::{self, BindOptions, MountError};
 
 /// What is bound to a target.
 enum Shown {

@@ -8,8 +8,8 @@ use driver_sdk::Error;
 
 use crate::core::Found;
 use crate::fault;
-use crate::linux::loopdev::{self, BackingFile, LoopDevice, LoopStatus};
-use crate::linux::mountinfo::{Mount, MountTable};
+use linux::loopdev::{self, BackingFile, LoopDevice, LoopStatus};
+use linux::mountinfo::{Mount, MountTable};
 
 /// A volume's image and the loop device on it.
 #[derive(Debug)]

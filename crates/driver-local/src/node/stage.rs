@@ -14,11 +14,11 @@ use super::{capability_hash, check_use, filesystem, group, settled};
 use crate::controller::tune;
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::loopdev::{self, Attach, Detach, LoopStatus};
-use crate::linux::mountinfo::MountTable;
-use crate::linux::mounts::{self, BindOptions, MountFlags, UnmountError};
 use crate::pool::{Hold, ObjectLock, Place};
 use crate::record::{AccessKind, Format, Kind, NodeNotes, Staged, VolumeRecord};
+use linux::loopdev::{self, Attach, Detach, LoopStatus};
+use linux::mountinfo::MountTable;
+use linux::mounts::{self, BindOptions, MountFlags, UnmountError};
 
 /// How long a loop device may take to go after the last unmount.
 const LOOP_PATIENCE: Duration = Duration::from_secs(10);

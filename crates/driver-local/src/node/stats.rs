@@ -12,10 +12,10 @@ use super::stage::open_image;
 use crate::controller::data_fault;
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::linux::loopdev::LoopDevice;
-use crate::linux::mountinfo::MountTable;
-use crate::linux::statfs;
 use crate::record::{AccessKind, Kind, VolumeRecord};
+use linux::loopdev::LoopDevice;
+use linux::mountinfo::MountTable;
+use linux::statfs;
 
 impl Core {
     pub fn stats(&self, query: &StatsQuery) -> Result<Vec<Usage>, Error> {

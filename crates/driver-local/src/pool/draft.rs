@@ -10,9 +10,9 @@ use driver_sdk::{Error, failpoint};
 
 use super::{Object, Place, Pool};
 use crate::fault;
-use crate::linux::SysError;
-use crate::linux::durable::{self, Renamed, Side};
-use crate::linux::tree::{self, TreeError};
+use linux::SysError;
+use linux::durable::{self, Renamed, Side};
+use linux::tree::{self, TreeError};
 
 /// An object under construction in `.tmp`. Dropping it removes it, unless it was kept for a later attempt.
 #[derive(Debug)]

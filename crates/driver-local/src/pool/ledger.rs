@@ -14,8 +14,8 @@ use driver_sdk::Error;
 
 use super::{Copying, Object, Place, Pool};
 use crate::fault;
-use crate::linux::statfs;
 use crate::record::{Kind, SnapshotRecord, SourceRef, VolumeRecord};
+use linux::statfs;
 
 /// What one object was promised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

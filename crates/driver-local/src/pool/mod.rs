@@ -36,7 +36,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::linux::loopdev::LoopSupport;
+use linux::loopdev::LoopSupport;
 
 /// Where complete objects live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::linux::SysError;
-use crate::linux::durable::{self, Lasting};
-use crate::linux::patience::{Next, Patience};
 use crate::record::{self, ReadError};
+use linux::SysError;
+use linux::durable::{self, Lasting};
+use linux::patience::{Next, Patience};
 
 const RECORD: &str = "record.json";
 const ATTACH: &str = "attach.json";

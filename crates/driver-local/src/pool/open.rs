@@ -12,8 +12,8 @@ use super::draft::ensure_private_dir;
 use super::ledger::Ledger;
 use super::{Copying, Features, Place, Pool};
 use crate::config::{Config, MissingPool, PoolConfig, Role};
-use crate::linux::{SysError, durable, image, loopdev, tree};
 use crate::record::{self, PoolRecord, ReadError};
+use linux::{SysError, durable, image, loopdev, tree};
 
 const IDENTITY: &str = "pool.json";
 /// A fresh filesystem has this folder in its root; a directory with nothing else is still empty.

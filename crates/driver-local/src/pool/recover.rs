@@ -14,11 +14,11 @@ use super::draft::remove_object;
 use super::{Object, Place, Pool, names};
 use crate::config::Role;
 use crate::fault;
-use crate::linux::durable::TEMP_PREFIX;
-use crate::linux::mountinfo::MountTable;
-use crate::linux::{freeze, loopdev, mounts};
 use crate::node::mounts_of_loop;
 use crate::record::{AccessKind, CopyIntent, ReadError, VolumeRecord};
+use linux::durable::TEMP_PREFIX;
+use linux::mountinfo::MountTable;
+use linux::{freeze, loopdev, mounts};
 
 /// Ids of inline volumes begin so; they are made by the node's process.
 pub(crate) const INLINE_PREFIX: &str = "inline-";

@@ -36,9 +36,9 @@ pub use options::{BadNaming, Naming, Options};
 use super::intent::Intent;
 use super::journal::{Found, Journal};
 use super::{Provisioner, Wake};
-use crate::handoff::Asked;
 use crate::{Context, Notices};
 use memory::{Known, Memory};
+use runtime::handoff::Asked;
 use turns::Turns;
 
 /// After this many steps about one object, others get their turn.

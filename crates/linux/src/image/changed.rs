@@ -19,7 +19,7 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use super::{data_ranges, length};
-use crate::linux::{SysError, ioctl};
+use crate::{SysError, ioctl};
 
 /// FIEMAP flags under which `physical` is the plain place of plain bytes: `LAST`, `MERGED`, `SHARED`. Any other flag
 /// is a reason to read.

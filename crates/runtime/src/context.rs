@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::client::{Deleted, Error, Preconditions};
+use crate::events::Recorder;
+use crate::{Cache, Caches, Client, Clock, Entropy, Metrics, Patch};
 use api::{Key, Kind, Meta, Object};
-use runtime::client::{Deleted, Error, Preconditions};
-use runtime::events::Recorder;
-use runtime::{Cache, Caches, Client, Clock, Entropy, Metrics, Patch};
 use serde::Serialize;
 
 use crate::handoff::Handoff;

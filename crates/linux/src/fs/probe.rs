@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::superblock::{Found, HEAD_BYTES, open_fresh, read_exactly, signatures};
 use super::{FsType, Uuid};
-use crate::linux::SysError;
+use crate::SysError;
 
 /// The content of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]

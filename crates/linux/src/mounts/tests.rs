@@ -4,10 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
 
 use super::*;
-use crate::linux::fs::FsType;
-use crate::linux::loopdev::{self, Attach};
-use crate::linux::mountinfo::Mount;
-use crate::linux::rig::{MIB, MINUTE, RW, Rig, needs};
+use crate::fs::FsType;
+use crate::loopdev::{self, Attach};
+use crate::mountinfo::Mount;
+use crate::rig::{MIB, MINUTE, RW, Rig, needs};
 
 const READ_ONLY: BindOptions = BindOptions { read_only: true, no_exec: false, no_suid: false, no_dev: false };
 

@@ -1,8 +1,8 @@
 //! Freezing real filesystems, with this test binary as the guard process.
 
 use super::*;
-use crate::linux::fs::FsType;
-use crate::linux::rig::{MIB, MINUTE, Rig, needs};
+use crate::fs::FsType;
+use crate::rig::{MIB, MINUTE, Rig, needs};
 
 const MOUNTS_VARIABLE: &str = "ORLOP_TEST_GUARD_MOUNTS";
 const BUDGET_VARIABLE: &str = "ORLOP_TEST_GUARD_BUDGET_MS";

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::events::{self, Recorder};
 use api::{Object, Uid};
 use lifecycle::{Notice, Reason, Severity};
-use runtime::events::{self, Recorder};
 
 /// What one controller has told about each object.
 #[derive(Debug)]

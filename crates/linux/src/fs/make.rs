@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::superblock::{HEAD_BYTES, open_fresh, read_exactly};
 use super::{FsType, MKFS_BTRFS, MKFS_EXT4, MKFS_XFS, Uuid};
-use crate::linux::SysError;
-use crate::linux::command::{CommandError, Run};
+use crate::SysError;
+use crate::command::{CommandError, Run};
 
 /// What the caller has decided about a new filesystem.
 #[derive(Debug)]

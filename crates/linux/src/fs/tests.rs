@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::*;
-use crate::linux::image;
-use crate::linux::loopdev::{self, BackingFile};
-use crate::linux::mounts::{MountFlags, mount_fs, unmount_all};
-use crate::linux::rig::{MIB, MINUTE, Rig, needs, uuid};
+use crate::image;
+use crate::loopdev::{self, BackingFile};
+use crate::mounts::{MountFlags, mount_fs, unmount_all};
+use crate::rig::{MIB, MINUTE, Rig, needs, uuid};
 
 #[test]
 fn names_and_uuids_round_trip() {
@@ -34,7 +34,7 @@ fn names_and_uuids_round_trip() {
 /// Makes each filesystem the test machine can make, a little above its minimum.
 fn each(test: impl Fn(&Rig, FsType, u64)) {
     for fs_type in FsType::ALL {
-        if let Some(why) = crate::linux::rig::cannot_run(&[fs_type]) {
+        if let Some(why) = crate::rig::cannot_run(&[fs_type]) {
             println!("skipped: {why}");
             continue;
         }

@@ -6,10 +6,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use rustix::fs::{IFlags, XattrFlags, ioctl_setflags, lsetxattr};
 
 use super::*;
-use crate::linux::fs::FsType;
-use crate::linux::image;
-use crate::linux::mounts::{BindOptions, bind};
-use crate::linux::rig::{MIB, Rig, needs};
+use crate::fs::FsType;
+use crate::image;
+use crate::mounts::{BindOptions, bind};
+use crate::rig::{MIB, Rig, needs};
 
 #[test]
 fn a_copy_has_everything_the_original_has_f8() {

@@ -1,4 +1,4 @@
-//! The one way this driver runs an external tool.
+//! The one way we run an external tool.
 //!
 //! # Invariants
 //! 1. The child leads its own process group; when the deadline passes the whole group is killed, and whatever it left

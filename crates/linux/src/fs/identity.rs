@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::superblock::{self, SuperblockError};
 use super::{BTRFSTUNE, E2FSCK, FsType, TOOL_DEADLINE, TUNE2FS, Uuid, XFS_ADMIN};
-use crate::linux::command::{CommandError, Run};
+use crate::command::{CommandError, Run};
 
 /// What a check before mounting found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

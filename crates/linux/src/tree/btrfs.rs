@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::open_root;
-use crate::linux::{SysError, ioctl};
+use crate::{SysError, ioctl};
 
 /// `BTRFS_SUPER_MAGIC` of statfs.
 const BTRFS_SUPER_MAGIC: u64 = 0x9123_683e;

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, IFlags, Mode, OFlags, ioctl_getflags, ioctl_
 use rustix::io::Errno;
 
 use super::{TreeError, as_name, is_mount_root, kind, names, open_child, open_root};
-use crate::linux::SysError;
+use crate::SysError;
 
 /// How deep the walk goes before it moves a directory up to the root of the tree instead, where it is met again.
 const DEPTH: usize = 64;

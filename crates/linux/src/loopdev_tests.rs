@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 
 use super::*;
-use crate::linux::fs::FsType;
-use crate::linux::mounts::{MountFlags, mount_fs, unmount_all};
-use crate::linux::rig::{MIB, RW, Rig, needs};
+use crate::fs::FsType;
+use crate::mounts::{MountFlags, mount_fs, unmount_all};
+use crate::rig::{MIB, RW, Rig, needs};
 
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(10);

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use super::identity::{CheckError, full_check, wants_check};
 use super::superblock::{self, SuperblockError, open_fresh};
 use super::{BTRFS, FsType, RESIZE2FS, TOOL_DEADLINE, XFS_GROWFS};
-use crate::linux::command::{CommandError, Run};
-use crate::linux::{SysError, ioctl};
+use crate::command::{CommandError, Run};
+use crate::{SysError, ioctl};
 
 /// What growing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

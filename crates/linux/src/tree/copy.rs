@@ -14,8 +14,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::{TreeError, as_name, kind, names, open_child, open_root};
-use crate::linux::SysError;
-use crate::linux::image::{Cloned, clone_file, copy_range, data_ranges};
+use crate::SysError;
+use crate::image::{Cloned, clone_file, copy_range, data_ranges};
 
 /// Two descriptors per level stay open; this keeps well below the usual limit of 1024.
 const DEPTH: usize = 256;

@@ -1,4 +1,5 @@
-//! The Linux layer: everything this driver asks of the kernel and of the filesystem tools, and nothing else.
+//! The Linux layer: everything storage asks of the kernel and of the filesystem tools, and nothing else. The local driver
+//! and the node agent stand on it.
 //!
 //! All of it is synchronous; callers run it on a blocking thread. Nothing here knows about CSI, volumes, records
 //! or pools: a module takes paths and open files and says what the kernel answered.

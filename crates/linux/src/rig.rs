@@ -30,7 +30,7 @@ pub(crate) fn cannot_run(fs_types: &[FsType]) -> Option<String> {
 /// Returns from the test, stating the reason, when the machine lacks what the test needs.
 macro_rules! needs {
     ($($fs_type:expr),*) => {
-        if let Some(why) = $crate::linux::rig::cannot_run(&[$($fs_type),*]) {
+        if let Some(why) = $crate::rig::cannot_run(&[$($fs_type),*]) {
             println!("skipped: {why}");
             return;
         }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::linux::fs::FsType;
-use crate::linux::rig::{MIB, Rig, needs};
+use crate::fs::FsType;
+use crate::rig::{MIB, Rig, needs};
 
 const BLOCK: u64 = 4096;
 

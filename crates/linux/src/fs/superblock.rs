@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{Advice, fadvise};
 
 use super::{FsType, Uuid};
-use crate::linux::SysError;
+use crate::SysError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SuperblockError {
