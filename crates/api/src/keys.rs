@@ -51,6 +51,10 @@ pub const YES: &str = "yes";
 pub mod annotation {
     use super::Annotation;
 
+    /// On a pod that stands for a machine: the path there.
+    pub const HOST_MOUNT_PATH: Annotation = Annotation("orlop.dev/host-mount-path");
+    /// On a pod that stands for a machine: its node.
+    pub const HOST_MOUNT_NODE: Annotation = Annotation("orlop.dev/host-mount-node");
     /// The first binding of a claim finished. Presence only.
     pub const BIND_COMPLETED: Annotation = Annotation("pv.kubernetes.io/bind-completed");
     /// The pointer on this object was chosen by the system, not by a user. Presence only.
@@ -95,6 +99,8 @@ pub mod annotation {
 pub mod finalizer {
     use super::Finalizer;
 
+    /// A machine shows the pod's volume at a path of its own: `orlop umount` takes it off.
+    pub const HOST_MOUNT: Finalizer = Finalizer("orlop.dev/host-mount");
     pub const PVC_PROTECTION: Finalizer = Finalizer("kubernetes.io/pvc-protection");
     pub const PV_PROTECTION: Finalizer = Finalizer("kubernetes.io/pv-protection");
     pub const VAC_PROTECTION: Finalizer = Finalizer("kubernetes.io/vac-protection");
@@ -127,6 +133,8 @@ pub mod label {
     pub const INTENTS: Label = Label("orlop.dev/intents");
     /// Of several provisioners of one name, one per node: which one.
     pub const INTENTS_INSTANCE: Label = Label("orlop.dev/intents-instance");
+    /// On a pod that stands for a machine: `orlop mount` made it, for one path.
+    pub const HOST_MOUNT: Label = Label("orlop.dev/host-mount");
 }
 
 /// Parameters of a StorageClass (spec sidecars 2.7). The secret kinds are stems: `-name` and `-namespace` follow.
@@ -155,6 +163,12 @@ pub mod parameter {
     pub const VOLUME_NAME: Parameter = Parameter("csi.storage.k8s.io/pv/name");
     /// Written into a volume's attributes, so that one can tell which run of a provisioner made it.
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+}
+
+/// Conditions of pods.
+pub mod condition {
+    /// Whether a pod's volumes are mounted, on a machine whose agent runs no containers.
+    pub const VOLUMES_READY: &str = "orlop.dev/VolumesReady";
 }
 
 /// Values of labels.

@@ -8,6 +8,7 @@ mod data;
 mod demo;
 mod driver;
 mod explain;
+mod mount;
 mod process;
 mod scheduler;
 mod sidecar;
@@ -42,11 +43,23 @@ enum Command {
     Bench(bench::Args),
     Scheduler(Box<scheduler::Args>),
     Explain(explain::Args),
+    Mount(Box<mount::MountArgs>),
+    Umount(Box<mount::UmountArgs>),
     FreezeGuard(driver::GuardArgs),
 }
 
 fn main() -> ExitCode {
-    match Orlop::parse().command {
+    let given: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let line = match mount::helper_arguments(&given) {
+        None => given,
+        Some(Ok(line)) => line,
+        Some(Err(wrong)) => {
+            eprintln!("orlop: {wrong}");
+            // What mount(8) takes for wrong usage.
+            return ExitCode::from(1);
+        }
+    };
+    match Orlop::parse_from(line).command {
         Command::Demo(args) => demo::run(*args),
         Command::Up(args) => up::run(*args),
         Command::Api(args) => api::run(args),
@@ -61,6 +74,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Scheduler(args) => scheduler::run(*args),
         Command::Explain(args) => explain::run(&args),
+        Command::Mount(args) => mount::mount(&args),
+        Command::Umount(args) => mount::umount(&args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

@@ -3,6 +3,8 @@
 //! A command builds its controllers on [`Process::context`] and gives [`Process::run`] the future that runs them. Under a
 //! lease that future is made once per time of leading; the caches stay warm in between.
 
+pub(crate) mod connect;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
