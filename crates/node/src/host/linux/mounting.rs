@@ -1,5 +1,7 @@
 //! Mounts, binds and unmounts.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use linux::command::{CommandError, Run, Tool};
@@ -23,12 +25,20 @@ pub(super) fn mounts(call: &Call) -> Result<Mounts, HostError> {
 
 /// The order of the kernel, but of mounts on top of each other the visible one last.
 fn in_order(table: &MountTable) -> Vec<&mountinfo::Mount> {
+    let mut layers: BTreeMap<&OsStr, usize> = BTreeMap::new();
+    for mount in table.iter() {
+        *layers.entry(mount.mount_point.as_os_str()).or_default() += 1;
+    }
     let mut ordered = Vec::new();
     for mount in table.iter() {
-        let mut layers = table.at(&mount.mount_point);
-        // All layers come where the first line of them is.
-        if table.iter().find(|other| other.mount_point == mount.mount_point).is_some_and(|first| first.id == mount.id) {
-            ordered.extend(layers.by_ref());
+        match layers.get_mut(mount.mount_point.as_os_str()) {
+            Some(1) => ordered.push(mount),
+            // All layers come where the first line of them is.
+            Some(stacked @ 2..) => {
+                *stacked = 0;
+                ordered.extend(table.at(&mount.mount_point));
+            }
+            Some(0) | None => {}
         }
     }
     ordered
