@@ -148,3 +148,7 @@ fn replace_other(target: &Path, wanted: &Stat, volume: &Path, read_only: bool) -
     }
     Ok(Exposed::Mounted)
 }
+
+#[cfg(test)]
+#[path = "subpath_tests.rs"]
+mod tests;

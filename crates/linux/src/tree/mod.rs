@@ -107,4 +107,6 @@ fn kind(stat: &Stat) -> FileType {
 }
 
 #[cfg(test)]
+mod own_tests;
+#[cfg(test)]
 mod tests;
