@@ -20,3 +20,6 @@ pub mod host;
 pub mod layout;
 pub mod orphans;
 pub mod volumes;
+
+#[cfg(test)]
+mod rig;

@@ -27,23 +27,35 @@ fn errno(call: &Call, errno: Errno) -> HostError {
 }
 
 pub(super) fn find(call: &Call) -> Result<Found, HostError> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    match statx(CWD, &call.path, flags, StatxFlags::TYPE | StatxFlags::MODE) {
-        Ok(answer) => Ok(match FileType::from_raw_mode(RawMode::from(answer.stx_mode)) {
-            FileType::RegularFile => Found::File,
-            FileType::Directory => Found::Directory,
-            FileType::Symlink => Found::Symlink,
-            FileType::BlockDevice | FileType::CharacterDevice => Found::Device,
-            FileType::Fifo | FileType::Socket | FileType::Unknown => Found::Other,
-        }),
-        // Some network filesystems say so of a root whose server lost it, and yet know the path (node 29.2).
-        Err(Errno::NOENT) if access(&call.path, Access::EXISTS).is_ok() => Ok(corrupted(Errno::STALE)),
+    match type_of(&call.path) {
+        Ok(kind) => Ok(shown(kind)),
+        // Some network filesystems say so of a root whose server lost it, and yet know the path (node 29.2). Whoever made
+        // it just now is told apart by a second look.
+        Err(Errno::NOENT) if access(&call.path, Access::EXISTS).is_ok() => {
+            type_of(&call.path).map_or(Ok(corrupted(Errno::STALE)), |kind| Ok(shown(kind)))
+        }
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(Found::Nothing),
         // Also what a plain directory says that we may not enter: it counts only where something is mounted.
         Err(Errno::ACCESS) if is_mounted(call)? => Ok(corrupted(Errno::ACCESS)),
         Err(Errno::ACCESS) => Err(errno(call, Errno::ACCESS)),
         Err(error) if mounts::is_corruption(error) => Ok(corrupted(error)),
         Err(error) => Err(errno(call, error)),
+    }
+}
+
+fn type_of(path: &Path) -> Result<FileType, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let answer = statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::MODE)?;
+    Ok(FileType::from_raw_mode(RawMode::from(answer.stx_mode)))
+}
+
+fn shown(kind: FileType) -> Found {
+    match kind {
+        FileType::RegularFile => Found::File,
+        FileType::Directory => Found::Directory,
+        FileType::Symlink => Found::Symlink,
+        FileType::BlockDevice | FileType::CharacterDevice => Found::Device,
+        FileType::Fifo | FileType::Socket | FileType::Unknown => Found::Other,
     }
 }
 

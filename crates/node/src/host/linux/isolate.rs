@@ -159,6 +159,26 @@ impl Isolation {
         overdue.collect()
     }
 
+    /// How many calls have not come back.
+    #[cfg(test)]
+    pub(super) fn threads(&self) -> usize {
+        self.shared.lock().values().map(|out| out.threads).sum()
+    }
+
+    /// Waits until every path answers again.
+    #[cfg(test)]
+    pub(super) async fn quiet(&self) {
+        let mut returns = self.shared.returns.subscribe();
+        loop {
+            returns.mark_unchanged();
+            if self.all_silent().is_empty() {
+                return;
+            }
+            // The sender is ours, so this cannot fail.
+            let _ = returns.changed().await;
+        }
+    }
+
     /// Waits for a turn. A path that does not answer gives none.
     async fn enter(&self, call: &Call, begun: Instant) -> Result<Ticket, HostError> {
         let until = begun + call.deadline.unwrap_or(self.patience);

@@ -3,6 +3,8 @@
 //! Every method is one call of the kernel or of a tool, in [`files`], [`mounting`], [`devices`] or [`ownership`], made on a
 //! thread of its own ([`isolate`]).
 
+#[cfg(test)]
+mod device_tests;
 mod devices;
 mod files;
 mod isolate;
@@ -63,6 +65,12 @@ impl LinuxHost {
     /// The paths that do not answer at the moment, and for how long.
     pub fn silent(&self) -> Vec<(PathBuf, Duration)> {
         self.isolation.all_silent()
+    }
+
+    /// Waits until every path answers again.
+    #[cfg(test)]
+    pub(crate) async fn quiet(&self) {
+        self.isolation.quiet().await;
     }
 
     fn answer<'a, T: Send + 'static>(

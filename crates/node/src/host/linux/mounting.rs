@@ -90,7 +90,13 @@ pub(super) fn mount(call: &Call, mount: &MountCall, deadline: Duration) -> Resul
     }
     // What follows is no option, whatever it begins with.
     let run = run.args(["--", &mount.source]).path(&mount.target);
-    run.go().map(drop).map_err(|error| tool(call, &error))
+    // mount(8) does not always say as what it tried.
+    run.go().map(drop).map_err(|error| match (tool(call, &error), mount.fs_type.as_str()) {
+        (HostError::Refused { doing, path, errno, message }, fs_type) if !fs_type.is_empty() => {
+            HostError::Refused { doing, path, errno, message: format!("{message} (as {fs_type})") }
+        }
+        (error, _) => error,
+    })
 }
 
 /// A tool that was killed has not answered; what it asked of the kernel may still happen.
