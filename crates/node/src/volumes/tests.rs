@@ -262,6 +262,62 @@ fn nfs_says_what_this_machine_lacks_node_24() {
     });
 }
 
+/// Puts a program where mount(8) looks for the helper of NFS, for this namespace only. It leaves what it was called with
+/// in `$dir/called`.
+fn install_helper(rig: &Rig, then: &str) -> bool {
+    let (upper, work) = (rig.dir("upper"), rig.dir("work"));
+    let helper = upper.join("mount.nfs");
+    let called = rig.path("called");
+    fs::write(&helper, format!("#!/bin/sh\necho \"$@\" > {}\n{then}\n", called.display())).unwrap();
+    fs::set_permissions(&helper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let data = format!("lowerdir=/usr/sbin,upperdir={},workdir={}", upper.display(), work.display());
+    let data = std::ffi::CString::new(data).unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    let mounted = rustix::mount::mount("overlay", "/usr/sbin", "overlay", flags, data.as_c_str());
+    if let Err(errno) = &mounted {
+        println!("skipped: no overlay over /usr/sbin: {errno}");
+    }
+    mounted.is_ok() && Path::new("/sbin/mount.nfs").exists()
+}
+
+#[test]
+fn nfs_is_mounted_by_its_helper_with_sorted_options_node_24() {
+    on_this_machine(|rig| async move {
+        if !install_helper(&rig, "exec mount -i -t tmpfs share \"$2\"") {
+            return;
+        }
+        let options = vec!["soft".to_owned(), "nolock".to_owned(), "soft".to_owned()];
+        let export = Export { server: "fd00::1".into(), path: "/x".into(), access: Access::ReadOnly, options };
+        let target = pod(&rig).volume(Plugin::Nfs, &name("share"));
+        for _ in 0..2 {
+            nfs::set_up(&rig.host, &export, &target).await.unwrap();
+        }
+        let called = fs::read_to_string(rig.path("called")).unwrap();
+        assert_eq!(called.trim(), format!("[fd00::1]:/x {} -o ro,nolock,soft", target.display()));
+        assert!(rig.is_mounted(&target).await);
+        nfs::tear_down(&rig.host, &target).await.unwrap();
+        assert!(!target.exists());
+    });
+}
+
+#[test]
+fn an_nfs_mount_that_fails_leaves_nothing_and_names_a_missing_client_node_24() {
+    on_this_machine(|rig| async move {
+        if !install_helper(&rig, "echo 'mount.nfs: No such device' >&2; exit 32") {
+            return;
+        }
+        let export =
+            Export { server: "server".into(), path: "/x".into(), access: Access::ReadWrite, options: Vec::new() };
+        let target = pod(&rig).volume(Plugin::Nfs, &name("share"));
+        let refused = nfs::set_up(&rig.host, &export, &target).await.unwrap_err();
+        let known = fs::read_to_string("/proc/filesystems").unwrap();
+        let has_client = known.lines().any(|line| line.ends_with("\tnfs") || line.ends_with("\tnfs4"));
+        assert_eq!(matches!(refused, NfsError::NoClient(_)), !has_client, "{refused}");
+        assert!(refused.to_string().contains("No such device"), "{refused}");
+        assert!(!target.exists());
+    });
+}
+
 #[test]
 fn parts_of_volumes_go_with_their_directories_also_dead_ones_node_25() {
     on_this_machine(|rig| async move {

@@ -80,6 +80,33 @@ fn metadata_is_written_only_when_it_changes_and_leftovers_go_with_it_node_31_30(
 }
 
 #[test]
+fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part_node_30_7() {
+    on_this_machine(|rig| async move {
+        let path = rig.path("vol_data.json");
+        let says =
+            |handle: &str| layout::VolumeData { driver: "d".into(), handle: handle.into(), ..Default::default() };
+        let versions = [says("short"), says(&"long".repeat(5000))];
+        layout::data::store(&rig.host, &path, &versions[0]).await.unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let (end, file) = (Arc::clone(&over), path.clone());
+        let reader = std::thread::spawn(move || {
+            let mut torn = 0;
+            while !end.load(Ordering::Relaxed) {
+                torn += usize::from(layout::VolumeData::decode(&fs::read(&file).unwrap()).is_err());
+            }
+            torn
+        });
+        let mut written = Ok(());
+        for version in versions.iter().cycle().skip(1).take(200) {
+            written = written.and(layout::data::store(&rig.host, &path, version).await.map(drop));
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!((reader.join().unwrap(), written), (0, Ok(())));
+        assert_eq!(rig.host.list(&rig.path("")).await.unwrap().len(), 1, "nothing is left beside it");
+    });
+}
+
+#[test]
 fn directories_files_and_links_are_made_once_and_keep_what_they_have() {
     on_this_machine(|rig| async move {
         let (host, directory) = (&rig.host, rig.path("a/b/c"));
