@@ -3,6 +3,9 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`host`] | everything the agent asks of its machine, as one trait: real Linux, or a model of it |
+//! | [`layout`] | where everything lies on disk, and what it is called there |
+//! | [`volumes`] | volumes that need no driver: emptyDir, hostPath, local, NFS; block mappings, parts of volumes |
+//! | [`orphans`] | directories of pods that are gone |
 //! | [`drivers`] | the CSI drivers that are registered on this machine |
 //!
 //! # Invariants
@@ -14,3 +17,9 @@
 
 pub mod drivers;
 pub mod host;
+pub mod layout;
+pub mod orphans;
+pub mod volumes;
+
+#[cfg(test)]
+mod rig;
