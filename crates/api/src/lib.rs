@@ -25,7 +25,7 @@ pub use amount::Amount;
 pub use claim::{Claim, ClaimPhase, ClassName, DataSource, SourceField};
 pub use class::{AttributesClass, BindingMode, Class};
 pub use config::ConfigMap;
-pub use csi::{Attachment, Capacity, CsiDriver};
+pub use csi::{Attachment, AttachmentError, Capacity, CsiDriver};
 pub use event::Event;
 pub use lease::Lease;
 pub use namespace::{Namespace, Quota};
