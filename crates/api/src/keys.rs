@@ -79,6 +79,8 @@ pub mod annotation {
     pub const MODIFY_SECRET_NAME: Annotation = Annotation("volume.kubernetes.io/controller-modify-secret-name");
     pub const MODIFY_SECRET_NAMESPACE: Annotation =
         Annotation("volume.kubernetes.io/controller-modify-secret-namespace");
+    /// The node leaves attaching and detaching to the controller. On nodes; presence only.
+    pub const MANAGED_ATTACH: Annotation = Annotation("volumes.kubernetes.io/controller-managed-attach-detach");
     pub const CREATED_BY: Annotation = Annotation("kubernetes.io/createdby");
     pub const MIGRATED_PLUGINS: Annotation = Annotation("storage.alpha.kubernetes.io/migrated-plugins");
     pub const ALLOW_VOLUME_MODE_CHANGE: Annotation =

@@ -29,7 +29,7 @@ pub use csi::{Attachment, AttachmentError, Capacity, CsiDriver};
 pub use event::Event;
 pub use lease::Lease;
 pub use namespace::{Namespace, Quota};
-pub use node::{CsiNode, Node, Pod, PodSource, PodVolume};
+pub use node::{AttachedVolume, CsiNode, Node, Pod, PodSource, PodVolume};
 pub use object::{Key, Kind, Meta, Object, Pairs, Revision, Scope, Uid, Word};
 pub use snapshot::{Grant, Snapshot, SnapshotContent};
 pub use volume::{ClaimRef, ReclaimPolicy, Source, Volume, VolumePhase};

@@ -14,6 +14,7 @@ use super::publication::{Described, Origin};
 use super::{Attacher, Because, Handler, Publication, Target, Unfit};
 use crate::decision::{Decision, Lookup};
 use crate::migration;
+use crate::outcome::{Call, Code, Outcome, outcome};
 use crate::provision::csi::Abilities;
 use crate::provision::csi::secrets::Reference;
 
@@ -120,6 +121,16 @@ fn first<T>(because: Because, action: Action) -> Known<T> {
     Err(Box::new(Decision::act(because, action)))
 }
 
+/// What is known after a call to take a volume back failed.
+///
+/// A driver that says that it publishes nothing, and does not know the call, has nothing published.
+pub fn not_unpublished(handler: Handler, code: Code) -> Outcome {
+    match (handler, code) {
+        (Handler::Trivial, Code::Unimplemented) => Outcome::Done,
+        (Handler::Trivial | Handler::Csi, code) => outcome(Call::ControllerUnpublish, code),
+    }
+}
+
 /// What an attachment says was published, or was going to be; none without our finalizer.
 pub fn recorded(attachment: &Attachment, finalizer: &str) -> Option<Target> {
     let noted = |key| attachment.meta.annotation(key).filter(|value| !value.is_empty());
@@ -155,13 +166,21 @@ impl<'a> Seen<'a> {
 
     /// 3.6
     fn attach(&self) -> Known<Verdict> {
-        if let Progress::Published { target, context } = self.progress
-            && recorded(self.attachment, &self.attacher.finalizer).as_ref() == Some(target)
-        {
-            return Ok(Decision::act(Because::Published, Action::RecordAttached { metadata: context.clone() }));
-        }
-        if self.attachment.attached && self.forced == Forced::No {
-            return Ok(Decision::rest(Because::Attached));
+        let confirmed = match self.progress {
+            Progress::Published { target, context }
+                if recorded(self.attachment, &self.attacher.finalizer).as_ref() == Some(target) =>
+            {
+                Some(context)
+            }
+            Progress::Published { .. } | Progress::Unpublished(_) | Progress::Nothing => None,
+        };
+        match (confirmed, self.attachment.attached, self.forced) {
+            (Some(context), _, _) if self.told(context) => return Ok(Decision::rest(Because::Attached)),
+            (Some(context), _, _) => {
+                return Ok(Decision::act(Because::Published, Action::RecordAttached { metadata: context.clone() }));
+            }
+            (None, true, Forced::No) => return Ok(Decision::rest(Because::Attached)),
+            (None, true, Forced::Yes) | (None, false, _) => {}
         }
         let described = self.described(Phase::Attach)?;
         let publication = described.publication(self.attacher, self.has);
@@ -183,7 +202,17 @@ impl<'a> Seen<'a> {
         if recorded(self.attachment, &self.attacher.finalizer).as_ref() != Some(&target) {
             return Ok(Decision::act(Because::Unrecorded, Action::Record(target)));
         }
-        Ok(Decision::act(Because::Wanted { node_id: target.node_id.clone() }, Action::Publish(Box::new(publication), target)))
+        Ok(Decision::act(
+            Because::Wanted { node_id: target.node_id.clone() },
+            Action::Publish(Box::new(publication), target),
+        ))
+    }
+
+    /// Whether the status says what the driver last answered.
+    fn told(&self, context: &BTreeMap<String, String>) -> bool {
+        let Attachment { attached, metadata, attach_error, .. } = self.attachment;
+        let same = metadata.iter().eq(context.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        *attached && attach_error.is_none() && same
     }
 
     /// An earlier attempt may have published the volume under another name of the node, which the coming record would

@@ -17,7 +17,9 @@ pub enum Because {
     NotHeld,
     /// It stays for the volume's whole life, so that the next attachment has a write less.
     Alive,
-    Attached { attachment: String },
+    Attached {
+        attachment: String,
+    },
     Free,
 }
 
