@@ -158,5 +158,6 @@ impl Attacher {
 
 /// As much of a message as the API takes; upstream's write is refused, and nothing is said at all.
 fn shortened(message: &str) -> &str {
-    &message[..message.floor_char_boundary(LONGEST)]
+    let end = (0..=LONGEST.min(message.len())).rev().find(|at| message.is_char_boundary(*at)).unwrap_or_default();
+    &message[..end]
 }
