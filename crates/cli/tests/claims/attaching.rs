@@ -9,7 +9,9 @@ use kube::Api;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
+use super::leaders::{REPLICAS, electing, leader};
 use super::objects::handle;
+use super::program::Program;
 use super::stage::Stage;
 use crate::api_rig::ask;
 use crate::needs;
@@ -162,6 +164,31 @@ async fn a_killed_sidecar_finishes_what_it_began_a2_a3() {
         gone(&stage).await;
         assert!(published(&stage, handle(&volume)).is_empty());
         drop(stage.sidecar.take());
+    }
+    stage.start_sidecar();
+    end(stage, &volume).await;
+}
+
+#[tokio::test]
+async fn a_second_attacher_goes_on_where_the_killed_leader_was_sidecars_1_4() {
+    needs!(Ext4);
+    let mut stage = Stage::attaching().await;
+    let volume = volume(&stage).await;
+    let flags = electing(stage.sidecar_flags());
+    let mut replicas = REPLICAS.map(|host| Program::start_on(&stage.scratch.path(""), host, &flags));
+    wish(&stage).await;
+    attached(&stage).await;
+    let lease = runtime::lease::sanitise(&format!("external-attacher-leader-{}", stage.driver_name()));
+    let first = leader(&stage, &lease).await;
+    replicas[first].kill();
+    detached(&stage).await;
+    assert_ne!(leader(&stage, &lease).await, first, "the dead replica still holds the lease");
+    assert!(published(&stage, handle(&volume)).is_empty());
+    let [a, b] = replicas;
+    if first == 0 {
+        b.stop()
+    } else {
+        a.stop()
     }
     stage.start_sidecar();
     end(stage, &volume).await;
