@@ -86,6 +86,10 @@ pub mod annotation {
     pub const AZURE_FILE_RESOURCE_GROUP: Annotation = Annotation("kubernetes.io/azure-file-resource-group");
     pub const PORTWORX_SECRET_NAME: Annotation = Annotation("openstorage.io/auth-secret-name");
     pub const PORTWORX_SECRET_NAMESPACE: Annotation = Annotation("openstorage.io/auth-secret-namespace");
+    /// A group that every pod with the volume belongs to.
+    pub const VOLUME_GID: Annotation = Annotation("pv.beta.kubernetes.io/gid");
+    /// On a claim: no other node has to grow its filesystem.
+    pub const NODE_EXPANSION_NOT_REQUIRED: Annotation = Annotation("volume.kubernetes.io/node-expansion-not-required");
     pub const MOUNT_OPTIONS: Annotation = Annotation("volume.beta.kubernetes.io/mount-options");
     /// What kubectl keeps of an earlier `apply`. Never read by us, often larger than the rest of the object.
     pub const LAST_APPLIED: Annotation = Annotation("kubectl.kubernetes.io/last-applied-configuration");
@@ -155,6 +159,22 @@ pub mod parameter {
     pub const VOLUME_NAME: Parameter = Parameter("csi.storage.k8s.io/pv/name");
     /// Written into a volume's attributes, so that one can tell which run of a provisioner made it.
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+}
+
+/// What a driver is told about the pod that gets a volume (spec node 11).
+pub mod context {
+    pub const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
+    pub const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
+    pub const POD_UID: &str = "csi.storage.k8s.io/pod.uid";
+    pub const SERVICE_ACCOUNT: &str = "csi.storage.k8s.io/serviceAccount.name";
+    pub const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
+    pub const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+}
+
+/// Conditions of pods.
+pub mod condition {
+    /// Whether a pod's volumes are mounted, on a machine whose agent runs no containers.
+    pub const VOLUMES_READY: &str = "orlop.dev/VolumesReady";
 }
 
 /// Values of labels.
