@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`host`] | everything the agent asks of its machine, as one trait: real Linux, or a model of it |
 //! | [`drivers`] | the CSI drivers that are registered on this machine |
+//! | [`registry`] | how they are found and registered, and what Node and CSINode say of it |
+//! | [`registrar`] | the other side of registration, beside a driver; [`liveness`] asks the driver whether it is well |
 //!
 //! # Invariants
 //! 1. Nothing here touches a path, a mount or a device but through [`host::Host`]; each of its calls ends, also when the
@@ -14,3 +16,6 @@
 
 pub mod drivers;
 pub mod host;
+pub mod liveness;
+pub mod registrar;
+pub mod registry;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use api::keys::{annotation, taint};
-use api::node::{NodeTaint, Readiness};
+use api::node::Readiness;
 use api::{Lease, Node};
 
 use crate::decision::{Decision, Lookup, Reason, Standing};
@@ -33,7 +33,7 @@ pub enum Action {
     /// The condition Ready, and nothing else of the status.
     SayReadiness(Said),
     /// Takes off the taint that the API server gives to new nodes.
-    Untaint(Vec<NodeTaint>),
+    Untaint,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,12 +116,16 @@ pub fn decide(node: Lookup<'_, Node>, wanted: &Wanted, before: Before) -> Decisi
     if ready != said || node.ready == Readiness::Unknown {
         return Decision::act(Because::ReadinessDiffers, Action::SayReadiness(wanted.readiness.clone()));
     }
-    let new = |taint: &&NodeTaint| &*taint.key == taint::NOT_READY.text() && &*taint.effect == "NoSchedule";
-    if ready && node.taints.iter().any(|taint| new(&taint)) {
-        let kept = node.taints.iter().filter(|taint| !new(taint)).cloned().collect();
-        return Decision::act(Because::StillTainted, Action::Untaint(kept));
+    if ready && node.taints.iter().any(|taint| is_of_new_nodes(&taint.key, &taint.effect)) {
+        return Decision::act(Because::StillTainted, Action::Untaint);
     }
     Decision::rest(Because::Kept)
+}
+
+/// Whether it is the taint that the API server gives to every new node. Where kube-controller-manager runs it takes it off;
+/// where it does not, nobody but the agent would.
+pub fn is_of_new_nodes(key: &str, effect: &str) -> bool {
+    key == taint::NOT_READY.text() && effect == "NoSchedule"
 }
 
 /// Who looks after a node, as its lease shows.
@@ -190,7 +194,7 @@ mod tests {
         assert_eq!(because(&node(labels.clone(), "False", taints.clone()), why()), Because::Kept);
         let decided =
             decide(Lookup::Found(&node(labels.clone(), "True", taints)), &wanted(Said::Ready), Before::Seen);
-        assert!(matches!(&decided.actions[..], [Action::Untaint(kept)] if kept.len() == 1));
+        assert_eq!(decided.actions, [Action::Untaint]);
     }
 
     #[test]

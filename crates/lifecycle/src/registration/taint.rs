@@ -11,10 +11,10 @@ use api::{CsiNode, Node};
 use crate::decision::{Decision, Lookup, Reason, Standing};
 
 /// One write at the revision that was seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// The taints that stay.
-    Replace(Vec<NodeTaint>),
+    /// Takes the startup taints off; the others stay as they are.
+    Remove,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,15 +65,12 @@ pub fn decide(
     taints: &[String],
 ) -> Decision<Action, Because> {
     let Lookup::Found(node) = node else { return Decision::rest(Because::NoNode) };
-    let ours = |taint: &&NodeTaint| taints.iter().any(|key| *key == *taint.key);
-    if !node.taints.iter().any(|taint| ours(&taint)) {
+    let ours = |taint: &NodeTaint| taints.iter().any(|key| *key == *taint.key);
+    if !node.taints.iter().any(ours) {
         return Decision::rest(Because::Clean);
     }
     match csi_node.found().is_some_and(|csi_node| csi_node.driver(driver).is_some()) {
-        true => {
-            let kept = node.taints.iter().filter(|taint| !ours(taint)).cloned().collect();
-            Decision::act(Because::Listed, Action::Replace(kept))
-        }
+        true => Decision::act(Because::Listed, Action::Remove),
         false => Decision::rest(Because::NotListed),
     }
 }
@@ -101,8 +98,7 @@ mod tests {
         assert_eq!(decide(Lookup::Found(&node), Lookup::Found(&other), "d", &keys).because, Because::NotListed);
         assert_eq!(decide(Lookup::Found(&node), Lookup::Absent, "d", &keys).because, Because::NotListed);
         let decided = decide(Lookup::Found(&node), Lookup::Found(&listed), "d", &keys);
-        let [Action::Replace(kept)] = decided.actions.as_slice() else { panic!("it goes") };
-        assert_eq!(kept.iter().map(|taint| &*taint.key).collect::<Vec<_>>(), ["gpu"]);
+        assert_eq!(decided.actions, [Action::Remove]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use api::{CsiNode, Node, Uid, Word};
 use serde_json::Value;
 
 use crate::decision::{Decision, Lookup, Reason, Standing};
-use labels::{Labels, Record};
+use labels::Labels;
 
 /// The longest node id that the API takes.
 const LONGEST_ID: usize = 256;
@@ -79,8 +79,8 @@ pub struct Observed<'a> {
     /// In the order in which they came: of two that contradict each other the first is right.
     pub said: &'a [Said],
     pub kept: Kept<'a>,
-    /// In-tree plugins whose volumes this node leaves to CSI drivers, sorted.
-    pub migrated: &'a [&'a str],
+    /// In-tree plugins whose volumes this node leaves to CSI drivers, sorted, with commas between.
+    pub migrated: &'a str,
 }
 
 /// Why a driver cannot be announced.
@@ -215,7 +215,7 @@ pub fn decide(observed: &Observed<'_>) -> Verdict {
         Lookup::Found(csi_node) => csi_node,
         Lookup::NotCached => return Verdict::of(Decision::act(Because::NotCached, Action::ReadCsiNode)),
         Lookup::Absent => {
-            let action = Action::CreateCsiNode { owner: node.meta.uid.clone(), migrated: observed.migrated.join(",") };
+            let action = Action::CreateCsiNode { owner: node.meta.uid.clone(), migrated: observed.migrated.to_owned() };
             return Verdict::of(Decision::act(Because::NoCsiNode, action));
         }
     };
@@ -279,7 +279,7 @@ fn listed(csi_node: &CsiNode, observed: &Observed<'_>, fit: &[&Said]) -> Option<
         let known = |said: &&&Said| !csi_node.drivers.iter().any(|entry| *entry.name == *said.driver);
         drivers.extend(fit.iter().filter(known).map(|said| said.entry()));
     }
-    let migrated = observed.migrated.join(",");
+    let migrated = observed.migrated.to_owned();
     let marked = csi_node.meta.annotation(annotation::MIGRATED_PLUGINS).unwrap_or_default() == migrated;
     if marked && drivers[..] == csi_node.drivers[..] {
         return None;

@@ -29,7 +29,7 @@ fn nobody() -> BTreeSet<String> {
 
 fn look(node: &Node, csi_node: &CsiNode, said: &[Said], kept: Kept<'_>) -> Verdict {
     let observed =
-        Observed { node: Lookup::Found(node), csi_node: Lookup::Found(csi_node), said, kept, migrated: &["p"] };
+        Observed { node: Lookup::Found(node), csi_node: Lookup::Found(csi_node), said, kept, migrated: "p" };
     decide(&observed)
 }
 
@@ -96,7 +96,7 @@ fn node_4_2_a_csinode_is_made_for_this_node_and_a_namesakes_is_deleted_first() {
         csi_node: Lookup::Absent,
         said: &said,
         kept: Kept::Only(&nobody),
-        migrated: &["p", "q"],
+        migrated: "p,q",
     };
     let created = decide(&base);
     let action = Action::CreateCsiNode { owner: "node-uid".into(), migrated: "p,q".to_owned() };
