@@ -15,6 +15,7 @@ use lifecycle::provision::csi::topology::{Immediate, Strictness};
 use runtime::args::{DriverArgs, GateArgs, KubeArgs, LeaderArgs, ServeArgs, parse_duration};
 use runtime::queue::Backoff;
 
+use super::beside::BesideArgs;
 use crate::process::LogArgs;
 
 /// Runs what stands beside a CSI driver: volumes are provisioned for claims and deleted, and room is told to the scheduler.
@@ -34,6 +35,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) work: WorkArgs,
     #[command(flatten)]
+    pub(super) beside: BesideArgs,
+    #[command(flatten)]
     pub(super) gates: GateArgs,
     #[command(flatten)]
     pub(super) leader: LeaderArgs,
@@ -49,7 +52,8 @@ Examples:
   orlop sidecar --leader-election --http-endpoint 127.0.0.1:8080 --feature-gates Topology=true
   NAMESPACE=kube-system POD_NAME=driver-0 orlop sidecar --enable-capacity
   NODE_NAME=node-1 orlop sidecar --node-deployment
-  orlop sidecar --with-controllers --leader-election";
+  orlop sidecar --with-controllers --leader-election
+  orlop sidecar --kubelet-registration-path /var/lib/kubelet/plugins/d/csi.sock --liveness-endpoint :9808";
 
 /// How volumes are made.
 #[derive(Debug, Clone, clap::Args)]
@@ -221,7 +225,7 @@ impl Args {
         self.naming()?;
         self.node(around)?;
         self.room(around)?;
-        Ok(())
+        self.beside.check(around)
     }
 
     fn naming(&self) -> anyhow::Result<Naming> {
