@@ -92,7 +92,15 @@ pub mod annotation {
     pub const AZURE_FILE_RESOURCE_GROUP: Annotation = Annotation("kubernetes.io/azure-file-resource-group");
     pub const PORTWORX_SECRET_NAME: Annotation = Annotation("openstorage.io/auth-secret-name");
     pub const PORTWORX_SECRET_NAMESPACE: Annotation = Annotation("openstorage.io/auth-secret-namespace");
+    /// A group that every pod with the volume belongs to.
+    pub const VOLUME_GID: Annotation = Annotation("pv.beta.kubernetes.io/gid");
+    /// On a claim: no other node has to grow its filesystem.
+    pub const NODE_EXPANSION_NOT_REQUIRED: Annotation = Annotation("volume.kubernetes.io/node-expansion-not-required");
     pub const MOUNT_OPTIONS: Annotation = Annotation("volume.beta.kubernetes.io/mount-options");
+    /// On a node: what each driver calls it, as a JSON map.
+    pub const NODE_IDS: Annotation = Annotation("csi.volume.kubernetes.io/nodeid");
+    /// On a node: the topology labels that the agent put there, as a JSON map, so that it may take them away again.
+    pub const TOPOLOGY_LABELS: Annotation = Annotation("orlop.dev/topology-labels");
     /// On an attachment: how the driver calls the node that the volume was published to.
     pub const NODE_ID: Annotation = Annotation("csi.alpha.kubernetes.io/node-id");
     /// On an attachment: the driver's name of the volume that was published, so that it can be taken back without the
@@ -132,6 +140,8 @@ pub mod label {
     use super::Label;
 
     pub const HOSTNAME: Label = Label("kubernetes.io/hostname");
+    pub const OS: Label = Label("kubernetes.io/os");
+    pub const ARCH: Label = Label("kubernetes.io/arch");
     pub const ZONE: Label = Label("topology.kubernetes.io/zone");
     pub const REGION: Label = Label("topology.kubernetes.io/region");
     pub const BETA_ZONE: Label = Label("failure-domain.beta.kubernetes.io/zone");
@@ -172,6 +182,16 @@ pub mod parameter {
     pub const VOLUME_NAME: Parameter = Parameter("csi.storage.k8s.io/pv/name");
     /// Written into a volume's attributes, so that one can tell which run of a provisioner made it.
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+}
+
+/// What a driver is told about the pod that gets a volume (spec node 11).
+pub mod context {
+    pub const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
+    pub const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
+    pub const POD_UID: &str = "csi.storage.k8s.io/pod.uid";
+    pub const SERVICE_ACCOUNT: &str = "csi.storage.k8s.io/serviceAccount.name";
+    pub const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
+    pub const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 }
 
 /// Conditions of pods.

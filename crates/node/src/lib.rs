@@ -7,6 +7,8 @@
 //! | [`volumes`] | volumes that need no driver: emptyDir, hostPath, local, NFS; block mappings, parts of volumes |
 //! | [`orphans`] | directories of pods that are gone |
 //! | [`drivers`] | the CSI drivers that are registered on this machine |
+//! | [`registry`] | how they are found and registered, and what Node and CSINode say of it |
+//! | [`registrar`] | the other side of registration, beside a driver; [`liveness`] asks the driver whether it is well |
 //!
 //! # Invariants
 //! 1. Nothing here touches a path, a mount or a device but through [`host::Host`]; each of its calls ends, also when the
@@ -18,8 +20,10 @@
 pub mod drivers;
 pub mod host;
 pub mod layout;
+pub mod liveness;
 pub mod orphans;
-pub mod volumes;
-
+pub mod registrar;
+pub mod registry;
 #[cfg(test)]
 mod rig;
+pub mod volumes;
