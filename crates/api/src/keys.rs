@@ -213,3 +213,16 @@ pub mod provisioner {
     pub const CSI: &str = "kubernetes.io/csi";
     pub const LOCAL: &str = "kubernetes.io/local-volume";
 }
+
+/// Names of the kubelet's volume plugins, which directories and unique volume names are made of (spec node 2).
+pub mod plugin {
+    pub const CSI: &str = super::provisioner::CSI;
+    pub const HOST_PATH: &str = super::provisioner::HOST_PATH;
+    pub const NFS: &str = super::provisioner::NFS;
+    pub const LOCAL: &str = super::provisioner::LOCAL;
+    pub const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
+    pub const SECRET: &str = "kubernetes.io/secret";
+    pub const CONFIG_MAP: &str = "kubernetes.io/configmap";
+    pub const DOWNWARD_API: &str = "kubernetes.io/downward-api";
+    pub const PROJECTED: &str = "kubernetes.io/projected";
+}
