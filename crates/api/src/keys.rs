@@ -79,6 +79,8 @@ pub mod annotation {
     pub const MODIFY_SECRET_NAME: Annotation = Annotation("volume.kubernetes.io/controller-modify-secret-name");
     pub const MODIFY_SECRET_NAMESPACE: Annotation =
         Annotation("volume.kubernetes.io/controller-modify-secret-namespace");
+    /// The node leaves attaching and detaching to the controller. On nodes; presence only.
+    pub const MANAGED_ATTACH: Annotation = Annotation("volumes.kubernetes.io/controller-managed-attach-detach");
     pub const CREATED_BY: Annotation = Annotation("kubernetes.io/createdby");
     pub const MIGRATED_PLUGINS: Annotation = Annotation("storage.alpha.kubernetes.io/migrated-plugins");
     pub const ALLOW_VOLUME_MODE_CHANGE: Annotation =
@@ -86,7 +88,18 @@ pub mod annotation {
     pub const AZURE_FILE_RESOURCE_GROUP: Annotation = Annotation("kubernetes.io/azure-file-resource-group");
     pub const PORTWORX_SECRET_NAME: Annotation = Annotation("openstorage.io/auth-secret-name");
     pub const PORTWORX_SECRET_NAMESPACE: Annotation = Annotation("openstorage.io/auth-secret-namespace");
+    /// A group that every pod with the volume belongs to.
+    pub const VOLUME_GID: Annotation = Annotation("pv.beta.kubernetes.io/gid");
+    /// On a claim: no other node has to grow its filesystem.
+    pub const NODE_EXPANSION_NOT_REQUIRED: Annotation = Annotation("volume.kubernetes.io/node-expansion-not-required");
     pub const MOUNT_OPTIONS: Annotation = Annotation("volume.beta.kubernetes.io/mount-options");
+    /// On an attachment: how the driver calls the node that the volume was published to.
+    pub const NODE_ID: Annotation = Annotation("csi.alpha.kubernetes.io/node-id");
+    /// On an attachment: the driver's name of the volume that was published, so that it can be taken back without the
+    /// PersistentVolume.
+    pub const PUBLISHED_HANDLE: Annotation = Annotation("orlop.dev/published-handle");
+    /// On an attachment: the secret that taking it back needs, as `NAMESPACE/NAME`.
+    pub const PUBLISH_SECRET: Annotation = Annotation("orlop.dev/publish-secret");
     /// What kubectl keeps of an earlier `apply`. Never read by us, often larger than the rest of the object.
     pub const LAST_APPLIED: Annotation = Annotation("kubectl.kubernetes.io/last-applied-configuration");
 }
@@ -157,6 +170,22 @@ pub mod parameter {
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 }
 
+/// What a driver is told about the pod that gets a volume (spec node 11).
+pub mod context {
+    pub const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
+    pub const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
+    pub const POD_UID: &str = "csi.storage.k8s.io/pod.uid";
+    pub const SERVICE_ACCOUNT: &str = "csi.storage.k8s.io/serviceAccount.name";
+    pub const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
+    pub const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+}
+
+/// Conditions of pods.
+pub mod condition {
+    /// Whether a pod's volumes are mounted, on a machine whose agent runs no containers.
+    pub const VOLUMES_READY: &str = "orlop.dev/VolumesReady";
+}
+
 /// Values of labels.
 pub mod value {
     /// Who keeps capacity objects, for [`super::label::CAPACITY_MANAGED_BY`]; a node's own provisioner adds its name.
@@ -183,4 +212,17 @@ pub mod provisioner {
     pub const NFS: &str = "kubernetes.io/nfs";
     pub const CSI: &str = "kubernetes.io/csi";
     pub const LOCAL: &str = "kubernetes.io/local-volume";
+}
+
+/// Names of the kubelet's volume plugins, which directories and unique volume names are made of (spec node 2).
+pub mod plugin {
+    pub const CSI: &str = super::provisioner::CSI;
+    pub const HOST_PATH: &str = super::provisioner::HOST_PATH;
+    pub const NFS: &str = super::provisioner::NFS;
+    pub const LOCAL: &str = super::provisioner::LOCAL;
+    pub const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
+    pub const SECRET: &str = "kubernetes.io/secret";
+    pub const CONFIG_MAP: &str = "kubernetes.io/configmap";
+    pub const DOWNWARD_API: &str = "kubernetes.io/downward-api";
+    pub const PROJECTED: &str = "kubernetes.io/projected";
 }
