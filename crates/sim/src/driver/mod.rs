@@ -105,6 +105,11 @@ impl Model {
         keys::DRIVER
     }
 
+    /// How bad it is, and what it does.
+    pub fn habits(&self) -> &Habits {
+        &self.shared.habits
+    }
+
     /// The volumes there are.
     pub fn volumes(&self) -> Vec<Volume> {
         self.lock().state.volumes().cloned().collect()
