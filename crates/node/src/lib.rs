@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`host`] | everything the agent asks of its machine, as one trait: real Linux, or a model of it |
 //! | [`layout`] | where everything lies on disk, and what it is called there |
+//! | [`volumes`] | volumes that need no driver: emptyDir, hostPath, local, NFS; block mappings, parts of volumes |
+//! | [`orphans`] | directories of pods that are gone |
 //! | [`drivers`] | the CSI drivers that are registered on this machine |
 //!
 //! # Invariants
@@ -16,3 +18,5 @@
 pub mod drivers;
 pub mod host;
 pub mod layout;
+pub mod orphans;
+pub mod volumes;
