@@ -29,7 +29,7 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 
 pub use attach::Published;
-pub use fates::{Attach, Bent, Habits, Places, Staging};
+pub use fates::{Attach, Backend, Bent, Habits, Places, Staging};
 pub use node::{NodeSide, is_on};
 pub use state::{BAD_PARAMETER, State, Volume};
 

@@ -159,10 +159,7 @@ async fn a_bind_mount_shows_the_same_and_goes(host: &dyn Host, root: &Path) {
     assert_eq!(host.read(&target.join("file")).await, Ok(Some(b"x".to_vec())));
     let mounts = host.mounts().await.expect("there is a mount table");
     let mount = mounts.at(&target).expect("it is in the table");
-    assert!(
-        !mount.read_only && mount.root.ends_with(source.strip_prefix("/").unwrap_or(&source))
-            || mount.root != Path::new("/")
-    );
+    assert!(!mount.read_only, "{mount:?}");
     host.unmount(&target, Force::No).await.expect("nobody uses it");
     assert!(!is_mounted(host, &target).await);
     assert_eq!(host.list(&target).await, Ok(Vec::new()));
