@@ -3,7 +3,9 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`host`] | everything the agent asks of its machine, as one trait: real Linux, or a model of it |
-//! | [`layout`] | where everything lies on disk, and what it is called |
+//! | [`layout`] | where everything lies on disk, and what it is called there |
+//! | [`volumes`] | volumes that need no driver: emptyDir, hostPath, local, NFS; block mappings, parts of volumes |
+//! | [`orphans`] | directories of pods that are gone |
 //! | [`drivers`] | the CSI drivers that are registered on this machine |
 //! | [`pods`] | the pods of this node, as far as their volumes need them |
 //! | [`desired`] | what those pods want, resolved from claims to volumes |
@@ -33,11 +35,13 @@ pub mod host;
 mod in_tree;
 pub mod layout;
 mod metrics;
+pub mod orphans;
 pub mod pods;
 mod reconcile;
 mod reconstruct;
 mod stats;
 mod status;
 mod tokens;
+pub mod volumes;
 
 pub use agent::{Agent, Options};

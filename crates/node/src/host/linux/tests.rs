@@ -1,0 +1,1 @@
+//! The machine, for real.
