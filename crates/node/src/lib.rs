@@ -16,6 +16,8 @@
 //! | `status` | what the node says that it uses, stored before anything is mounted |
 //! | `tokens`, `stats` | service account tokens for drivers; how full volumes are, and whether mounts live |
 //! | [`agent`] | all of it together |
+//! | [`registry`] | how they are found and registered, and what Node and CSINode say of it |
+//! | [`registrar`] | the other side of registration, beside a driver; [`liveness`] asks the driver whether it is well |
 //!
 //! # Invariants
 //! 1. Nothing here touches a path, a mount or a device but through [`host::Host`]; each of its calls ends, also when the
@@ -34,11 +36,14 @@ pub mod drivers;
 pub mod host;
 mod in_tree;
 pub mod layout;
+pub mod liveness;
 mod metrics;
 pub mod orphans;
 pub mod pods;
 mod reconcile;
 mod reconstruct;
+pub mod registrar;
+pub mod registry;
 mod stats;
 mod status;
 mod tokens;
