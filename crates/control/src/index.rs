@@ -1,6 +1,6 @@
 //! Indexes that several controllers share: who names a claim, who names an attributes class.
 
-use api::{Claim, Key, Pod, Volume};
+use api::{Attachment, Claim, Key, Pod, Volume};
 use runtime::Index;
 
 /// Pods by the claims they name, those made for them included; the value is [`Key`]'s text, `NAMESPACE/NAME`.
@@ -9,6 +9,16 @@ pub(crate) const PODS_BY_CLAIM: Index<Pod> = Index {
     values: |pod, value| {
         for claim in pod.claims() {
             value(&claim_of(pod, &claim).to_string());
+        }
+    },
+};
+
+/// Attachments by the volume they attach.
+pub(crate) const ATTACHMENTS_BY_VOLUME: Index<Attachment> = Index {
+    name: "va-pv-index",
+    values: |attachment, value| {
+        if let Some(volume) = attachment.volume.as_deref() {
+            value(volume);
         }
     },
 };

@@ -6,6 +6,7 @@
 //! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
 //! | [`schedule`] | pods get the node that their volumes can be reached from |
 //! | [`capacity`] | the scheduler is told how much room a driver has, and where |
+//! | [`attacher`] | a driver publishes volumes to nodes, and takes them back |
 //! | [`protect`] | what is in use does not go away |
 //! | [`ephemeral`] | claims that are made for a pod |
 //!
@@ -15,6 +16,7 @@
 //! 3. A write whose answer was lost is followed by a read, never by an assumption.
 //! 4. Nothing here spawns a task. Each controller is a future; dropping it is a crash, and nothing is lost by one.
 
+pub mod attacher;
 pub mod bind;
 pub mod capacity;
 pub mod ephemeral;
