@@ -24,6 +24,8 @@ pub(crate) struct NodeMetrics {
     volumes: Family<Labels, Gauge>,
     pub(crate) reconstructed: Counter,
     pub(crate) unreadable: Counter,
+    pub(crate) swept: Gauge,
+    pub(crate) unswept: Gauge,
     pub(crate) stats: StatsMetrics,
 }
 
@@ -69,6 +71,16 @@ impl NodeMetrics {
         Self {
             reconstructed: counter("reconstruct_volume_operations", "Volumes that were found on disk at the start"),
             unreadable: counter("reconstruct_volume_operations_errors", "Volumes found on disk that nobody knows"),
+            swept: metrics.register(
+                "kubelet_orphan_pod_cleaned_volumes",
+                "Directories of pods that were removed",
+                Gauge::default(),
+            ),
+            unswept: metrics.register(
+                "kubelet_orphan_pod_cleaned_volumes_errors",
+                "Directories of pods that could not be removed",
+                Gauge::default(),
+            ),
             stats: StatsMetrics {
                 families: STATS.map(|(name, help)| metrics.register(name, help, Family::default())),
                 shown: Arc::default(),

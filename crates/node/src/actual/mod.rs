@@ -43,8 +43,8 @@ impl fmt::Display for VolumeId {
 pub enum What {
     /// A CSI driver's.
     Csi { driver: Name, handle: Box<str>, shape: Shape },
-    /// One that the machine makes by itself.
-    InTree { plugin: Plugin },
+    /// One that the machine makes by itself, and its name in paths.
+    InTree { plugin: Plugin, name: Name },
 }
 
 /// How a CSI volume reaches its pods.
@@ -78,7 +78,7 @@ impl What {
     pub fn plugin_label(&self) -> String {
         match self {
             Self::Csi { driver, .. } => format!("{}:{driver}", Plugin::Csi.name()),
-            Self::InTree { plugin } => plugin.name().to_owned(),
+            Self::InTree { plugin, .. } => plugin.name().to_owned(),
         }
     }
 }

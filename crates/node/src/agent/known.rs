@@ -28,6 +28,7 @@ impl Agent {
         self.world().known = true;
         tracing::info!("the pods of this node and what it holds are known");
         self.wake_all();
+        self.sweep_orphans().await;
     }
 
     /// What was found on disk is in use if the node's status says that it is attached, or was in use.

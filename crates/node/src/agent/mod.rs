@@ -14,8 +14,7 @@ mod memory;
 mod pod;
 mod wake;
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::{Key, Node, Uid};
@@ -99,8 +98,6 @@ pub struct Agent {
     pub(crate) tokens: Tokens,
     /// Some pod does not want something any more: who works for it looks whether it is his.
     pub(crate) unwants: Notify,
-    /// The root as the mount table shows it, links followed.
-    pub(crate) real_root: OnceLock<PathBuf>,
 }
 
 fn uid_of(pod: &LocalPod, found: &mut dyn FnMut(&str)) {
@@ -129,7 +126,6 @@ impl Agent {
             metrics: NodeMetrics::new(context),
             tokens: Tokens::default(),
             unwants: Notify::new(),
-            real_root: OnceLock::new(),
             options,
         };
         agent.subscribe();
@@ -171,12 +167,9 @@ impl Agent {
         }
     }
 
-    async fn prepare(&self) -> Result<(), crate::host::HostError> {
+    async fn prepare(&self) -> Result<(), layout::PrepareError> {
         layout::prepare(&*self.host, &self.options.layout).await?;
-        let real = self.host.resolve(self.options.layout.root()).await?;
-        // A later attempt finds the same.
-        let _ = self.real_root.set(real);
-        self.reconstruct().await
+        Ok(self.reconstruct().await?)
     }
 
     /// Looks at everything from time to time, should an event have been lost.
@@ -185,6 +178,7 @@ impl Agent {
             sleep(self.options.resync).await;
             self.inspect_mounts().await;
             self.retry_unread().await;
+            self.sweep_orphans().await;
             for pod in self.pods.walk() {
                 self.pod_queue.add(pod.meta.key.clone());
             }
@@ -194,14 +188,6 @@ impl Agent {
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A path as the mount table shows it.
-    pub(crate) fn seen(&self, path: &std::path::Path) -> PathBuf {
-        match (self.real_root.get(), path.strip_prefix(self.options.layout.root())) {
-            (Some(real), Ok(rest)) => real.join(rest),
-            _ => path.to_owned(),
-        }
     }
 
     /// Where a pod stands with a volume, for its condition.

@@ -15,9 +15,10 @@ use crate::Agent;
 use crate::actual::{Shape, What};
 use crate::csi::{capability, device_request, failed, pod_info, text};
 use crate::desired::Wish;
-use crate::host::{Access, Force, Found, HostError};
+use crate::host::{Found, HostError};
 use crate::layout::{Block, DIRECTORY_MODE, Name, Plugin, VolumeData, data};
 use crate::reconcile::{Effect, Failure, View};
+use crate::volumes::block::{self, Mapping};
 
 const AT: Stage = Stage::MapDevice;
 
@@ -27,6 +28,13 @@ struct Place {
     pod: Name,
     /// The link that the container runtime gets.
     link: PathBuf,
+}
+
+impl Place {
+    fn mapping(&self) -> Mapping {
+        let bound = self.block.mapped(&self.pod);
+        Mapping { device: self.block.publish(&self.pod), bound, link: self.link.clone() }
+    }
 }
 
 impl Agent {
@@ -108,8 +116,8 @@ impl Agent {
         let details = self.details(wish, AT).await?;
         self.keep_block(wish, &place.block).await?;
         self.publish_block(wish, view, &place).await?;
-        let done = self.show_device(&place).await;
-        done.map_err(|error| Failure::after_mount(AT, error))?;
+        let mapped = block::map(&*self.host, &place.mapping()).await;
+        mapped.map_err(|error| Failure::after_mount(AT, error))?;
         for path in [place.block.map(), place.link.clone()] {
             let message =
                 format!("MapVolume.MapPodDevice succeeded for volume {:?} path {}", wish.spec.as_str(), path.display());
@@ -156,54 +164,24 @@ impl Agent {
         }
     }
 
-    /// The bind mount, the link and the loop device that holds it (node 17.1 step 8).
-    async fn show_device(&self, place: &Place) -> Result<(), HostError> {
-        let device = self.host.resolve(&place.block.publish(&place.pod)).await?;
-        let mapped = place.block.mapped(&place.pod);
-        self.host.make_directory(&place.block.map(), DIRECTORY_MODE).await?;
-        if self.host.find(&mapped).await? != Found::Device {
-            self.host.make_file(&mapped, 0o600).await?;
-            self.host.bind(&device, &mapped, Access::ReadWrite).await?;
-        }
-        if let Some(parent) = place.link.parent() {
-            self.host.make_directory(parent, DIRECTORY_MODE).await?;
-        }
-        self.host.link(&device, &place.link).await?;
-        self.host.hold(&mapped).await.map(drop)
-    }
-
     async fn unmap_block(&self, pod: &Uid, view: &View) -> Result<(), Failure> {
         const AT: Stage = Stage::TearDown;
         let place = self.place(view, pod)?;
         let (_, handle, block) = self.block_of_view(view)?;
         let asked = self.ask(&view.what, AT)?;
         let uncertain = |error: HostError| Failure::of(Class::Uncertain, AT, error);
-        self.hide_device(&place).await.map_err(uncertain)?;
+        block::unmap(&*self.host, &place.mapping()).await.map_err(uncertain)?;
         let target = block.publish(&place.pod);
         let request = v1::NodeUnpublishVolumeRequest { volume_id: handle.to_owned(), target_path: text(&target) };
         let answer = asked.driver.node_unpublish_volume(request, self.options.timeout).await;
         answer.map_err(|error| failed(Call::NodeUnpublish, AT, view.held(pod), &error))?;
         let mounts = self.host.mounts().await.map_err(uncertain)?;
-        if mounts.at(&self.seen(&target)).is_some() {
+        if mounts.at(&target).is_some() {
             let message = format!("the driver says that the device is gone, but {} is still mounted", target.display());
             return Err(Failure::of(Class::Uncertain, AT, message));
         }
         // What the driver left of its file is empty: it is no mount any more.
         self.host.remove_file(&target).await.map_err(uncertain)
-    }
-
-    async fn hide_device(&self, place: &Place) -> Result<(), HostError> {
-        let mapped = place.block.mapped(&place.pod);
-        self.host.let_go(&mapped).await?;
-        if self.host.find(&place.link).await? == Found::Symlink {
-            self.host.remove_file(&place.link).await?;
-        }
-        if let Some(parent) = place.link.parent() {
-            // Other devices of the pod may be there; the pod's directory goes as a whole.
-            let _ = self.host.remove_directory(parent).await;
-        }
-        self.host.unmount(&mapped, Force::No).await?;
-        self.host.remove_file(&mapped).await
     }
 
     async fn unstage_block(&self, view: &View) -> Result<(), Failure> {

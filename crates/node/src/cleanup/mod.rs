@@ -1,50 +1,49 @@
-//! A pod's directory, once nothing in it is mounted (node 13.1, 22, 25).
+//! Directories of pods, once nothing in them is mounted (node 22).
 
 use api::Uid;
 
 use crate::Agent;
-use crate::host::{Force, HostError};
-use crate::layout::{Name, PodDirectory};
+use crate::layout::Name;
+use crate::orphans::{Swept, sweep};
 
 impl Agent {
-    /// Takes away the parts of a volume that containers had.
-    pub(crate) async fn clear_sub_paths(&self, pod: &PodDirectory, volume: &Name) -> Result<(), HostError> {
-        let volumes = pod.sub_paths_of(volume);
-        for container in self.host.list(&volumes).await? {
-            let container = volumes.join(&container.name);
-            for part in self.host.list(&container).await? {
-                let path = container.join(&part.name);
-                self.host.unmount(&path, Force::No).await?;
-                match part.is_directory {
-                    true => self.host.remove_directory(&path).await?,
-                    false => self.host.remove_file(&path).await?,
-                }
-            }
-            self.host.remove_directory(&container).await?;
-        }
-        self.host.remove_directory(&volumes).await
-    }
-
     /// Removes the directory of a pod that has nothing any more. Gives whether it is gone.
     pub(crate) async fn clear_pod_directory(&self, uid: &Uid) -> bool {
         let Ok(uid) = Name::new(uid.as_str()) else { return true };
-        let directory = self.options.layout.pod(&uid);
-        let mounts = match self.host.mounts().await {
-            Ok(mounts) => mounts,
-            Err(error) => {
-                tracing::warn!(%error, "the mount table cannot be read");
-                return false;
+        match sweep(&*self.host, &self.options.layout, &uid).await {
+            Swept::Removed => {
+                self.metrics.swept.inc();
+                true
             }
-        };
-        if let Some(mount) = mounts.under(&self.seen(directory.path())).next() {
-            tracing::warn!(pod = %uid, mount = %mount.point.display(), "something is still mounted in the pod's directory");
-            return false;
-        }
-        match self.host.remove_tree(directory.path()).await {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!(pod = %uid, %error, "the pod's directory could not be removed");
+            Swept::Kept(reasons) => {
+                for because in reasons {
+                    tracing::warn!(pod = %uid, %because, "the directory of a pod stays");
+                }
+                self.metrics.unswept.inc();
                 false
+            }
+        }
+    }
+
+    /// The directory of a pod whose object is gone goes with its last volume.
+    pub(crate) async fn clear_if_orphaned(&self, uid: &Uid) {
+        let held = !self.world().held_by(uid).is_empty();
+        if !held && !self.by_uid.any(uid.as_str()) {
+            self.clear_pod_directory(uid).await;
+        }
+    }
+
+    /// Removes directories of pods that nobody knows: neither the server, nor the agent as holders of a volume.
+    pub(crate) async fn sweep_orphans(&self) {
+        let Ok(directories) = self.host.list(&self.options.layout.pods()).await else { return };
+        for directory in directories {
+            let Some(uid) = Name::found(&directory.name).map(|name| Uid::from(name.as_str())) else { continue };
+            let held = {
+                let world = self.world();
+                !world.known || !world.held_by(&uid).is_empty() || world.desired.pod(&uid).is_some()
+            };
+            if !held && !self.by_uid.any(uid.as_str()) {
+                self.clear_pod_directory(&uid).await;
             }
         }
     }

@@ -113,7 +113,7 @@ impl Agent {
     /// What the machine shows at a path.
     pub(crate) async fn look(&self, path: &Path) -> Result<Seen, HostError> {
         let mounts = self.host.mounts().await?;
-        if mounts.at(&self.seen(path)).is_none() {
+        if mounts.at(path).is_none() {
             return Ok(Seen::NotMounted);
         }
         Ok(match self.host.find(path).await? {

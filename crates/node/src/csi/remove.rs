@@ -12,9 +12,10 @@ use lifecycle::outcome::Call;
 use super::{Seen, failed, text};
 use crate::Agent;
 use crate::actual::What;
-use crate::host::{Force, HostError};
+use crate::host::HostError;
 use crate::layout::{Name, Plugin, Published, Staged};
 use crate::reconcile::{Failure, View};
+use crate::volumes::{release_corrupted, sub_path};
 
 impl Agent {
     /// Takes a filesystem volume from a pod. What is on disk is enough for it.
@@ -29,7 +30,7 @@ impl Agent {
         // From here on the volume counts as half there: a restart does not take it for finished.
         let marker = place.ready_marker(Plugin::Csi, &held.spec);
         self.host.remove_file(&marker).await.map_err(Failure::host(AT))?;
-        self.clear_sub_paths(&place, &held.spec).await.map_err(Failure::host(AT))?;
+        sub_path::clean(&*self.host, &place, &held.spec).await.map_err(Failure::host(AT))?;
         let target_path = text(&published.mount());
         let request = v1::NodeUnpublishVolumeRequest { volume_id: handle.to_string(), target_path };
         let answer = asked.driver.node_unpublish_volume(request, self.options.timeout).await;
@@ -63,7 +64,7 @@ impl Agent {
     async fn unreferenced(&self, staged: &Staged) -> Result<(), Failure> {
         const AT: Stage = Stage::UnmountDevice;
         let mounts = self.host.mounts().await.map_err(Failure::host(AT))?;
-        let path = self.seen(&staged.mount());
+        let path = staged.mount();
         // Copies of the agent's own root show the same directory under another path.
         let below = staged.mount().strip_prefix(self.options.layout.root()).map(Path::to_path_buf).unwrap_or_default();
         let other = mounts.copies(&path).find(|mount| !mount.point.ends_with(&below));
@@ -87,8 +88,8 @@ impl Agent {
                     format!("the driver says that the volume is gone, but {} is still mounted", path.display());
                 Err(Failure::of(Class::Uncertain, stage, message))
             }
-            Ok(Seen::Corrupted(_)) => self.host.unmount(path, Force::Lazy).await.map_err(uncertain),
-            Err(error) if error.is_hung() => self.host.unmount(path, Force::Lazy).await.map_err(uncertain),
+            Ok(Seen::Corrupted(_)) => release_corrupted(&*self.host, path).await.map_err(uncertain),
+            Err(error) if error.is_hung() => release_corrupted(&*self.host, path).await.map_err(uncertain),
             Err(error) => Err(uncertain(error)),
         }
     }

@@ -95,7 +95,8 @@ impl Resolver<'_> {
     ) -> Result<Wish, Because> {
         let spec = name(&volume.name, volume)?;
         let id = per_pod_name(plugin, pod.uid().as_str(), &volume.name);
-        Ok(Wish { read_only, ..plain(pod, volume, id.into(), What::InTree { plugin }, spec) })
+        let what = What::InTree { plugin, name: spec.clone() };
+        Ok(Wish { read_only, ..plain(pod, volume, id.into(), what, spec) })
     }
 }
 
@@ -136,11 +137,16 @@ fn wish_of(pod: &Arc<LocalPod>, volume: &PodVolume, claim: &Claim, found: &Volum
             let id = unique_name(driver, handle);
             (id, What::Csi { driver: name(driver, volume)?, handle: handle.clone(), shape })
         }
-        Source::Local { .. } => {
-            (format!("{}/{}", Plugin::Local.name(), found.name()), What::InTree { plugin: Plugin::Local })
+        Source::Local { .. } if found.mode == VolumeMode::Block => {
+            let what = "local volumes are mounted here, but not given as devices".into();
+            return Err(Because::Unsupported { volume: found.name().into(), what });
         }
-        Source::HostPath { .. } => per_pod(pod, found, Plugin::HostPath),
-        Source::Nfs { .. } => per_pod(pod, found, Plugin::Nfs),
+        Source::Local { .. } => {
+            let what = What::InTree { plugin: Plugin::Local, name: spec.clone() };
+            (format!("{}/{}", Plugin::Local.name(), found.name()), what)
+        }
+        Source::HostPath { .. } => per_pod(pod, &spec, Plugin::HostPath),
+        Source::Nfs { .. } => per_pod(pod, &spec, Plugin::Nfs),
         Source::Other { field, .. } => {
             let what = format!("volumes of the kind {field} have no place here").into();
             return Err(Because::Unsupported { volume: found.name().into(), what });
@@ -159,8 +165,9 @@ fn wish_of(pod: &Arc<LocalPod>, volume: &PodVolume, claim: &Claim, found: &Volum
     })
 }
 
-fn per_pod(pod: &LocalPod, volume: &Volume, plugin: Plugin) -> (String, What) {
-    (per_pod_name(plugin, pod.uid().as_str(), volume.name()), What::InTree { plugin })
+fn per_pod(pod: &LocalPod, spec: &Name, plugin: Plugin) -> (String, What) {
+    let what = What::InTree { plugin, name: spec.clone() };
+    (per_pod_name(plugin, pod.uid().as_str(), spec.as_str()), what)
 }
 
 impl Desired {

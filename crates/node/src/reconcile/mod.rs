@@ -38,6 +38,9 @@ impl Agent {
             let ended = self.act(&id, &step, &view).await;
             self.metrics.operated(&view.what, &step, ended.is_ok(), began.elapsed());
             self.settle(&id, &step, &view, ended);
+            if let Step::Unpublish(pod) = &step {
+                self.clear_if_orphaned(pod).await;
+            }
         }
         Verdict::Again(Duration::ZERO)
     }

@@ -18,6 +18,7 @@ use crate::actual::{Entry, Shape, VolumeId, What};
 use crate::agent::World;
 use crate::csi::everywhere;
 use crate::desired::Wish;
+use crate::layout::Plugin;
 
 /// One look at a volume.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl View {
         let wished = || self.wish(step).or(self.wishes.first()).map(|wish| wish.spec.to_string());
         held().or_else(wished).unwrap_or_else(|| match &self.what {
             What::Csi { handle, .. } => handle.to_string(),
-            What::InTree { plugin } => plugin.name().to_owned(),
+            What::InTree { name, .. } => name.to_string(),
         })
     }
 
@@ -172,8 +173,10 @@ impl Agent {
     }
 
     fn staging(&self, what: &What) -> Staging {
-        let What::Csi { driver, shape: Shape::Filesystem | Shape::Block { .. }, .. } = what else {
-            return Staging::NotNeeded;
+        let driver = match what {
+            What::Csi { driver, shape: Shape::Filesystem | Shape::Block { .. }, .. } => driver,
+            What::InTree { plugin: Plugin::Local, .. } => return Staging::Needed,
+            What::Csi { shape: Shape::Inline, .. } | What::InTree { .. } => return Staging::NotNeeded,
         };
         let facts = self.drivers.get(driver.as_str()).and_then(|registered| registered.driver.facts());
         match facts.is_none_or(|facts| facts.capabilities.on_node(NodeRpc::StageUnstageVolume)) {

@@ -26,6 +26,7 @@ impl Agent {
         let mounts = self.host.mounts().await?;
         self.find_staged(&mounts).await?;
         self.find_blocks().await?;
+        self.find_local().await?;
         for entry in self.host.list(&self.options.layout.pods()).await? {
             if let Some(uid) = Name::found(&entry.name) {
                 self.find_pod(&uid, &mounts).await?;
@@ -68,7 +69,7 @@ impl Agent {
         let Ok(driver) = Name::new(&kept.driver) else { return };
         let id = VolumeId::from(unique_name(&kept.driver, &kept.handle));
         let what = What::Csi { driver, handle: kept.handle.as_str().into(), shape: Shape::Filesystem };
-        let corrupted = mounts.at(&self.seen(&staged.mount())).is_some() && self.is_dead(&staged.mount()).await;
+        let corrupted = mounts.at(&staged.mount()).is_some() && self.is_dead(&staged.mount()).await;
         let mut world = self.world();
         let entry = world.actual.entry(id).or_insert_with(|| Entry::new(what, Attachable::Unknown));
         entry.device = if corrupted { Held::Corrupted } else { Held::Maybe(Origin::Seen) };
@@ -122,6 +123,17 @@ impl Agent {
         Ok(())
     }
 
+    /// Devices of local volumes that are mounted for the machine.
+    async fn find_local(&self) -> Result<(), HostError> {
+        for volume in self.host.list(&self.options.layout.local_mounts()).await? {
+            let Some(name) = Name::found(&volume.name) else { continue };
+            let id = VolumeId::from(format!("{}/{name}", Plugin::Local.name()));
+            let new = || Entry::new(What::InTree { plugin: Plugin::Local, name: name.clone() }, Attachable::No);
+            self.world().actual.entry(id).or_insert_with(new).device = Held::Maybe(Origin::Seen);
+        }
+        Ok(())
+    }
+
     /// The volumes of one pod.
     async fn find_pod(&self, uid: &Name, mounts: &Mounts) -> Result<(), HostError> {
         let directory = self.options.layout.pod(uid);
@@ -150,7 +162,7 @@ impl Agent {
                 self.found_published(&kept, uid, spec, held);
             }
             // Nothing was ever asked for: metadata comes first.
-            Stored::Absent if mounts.at(&self.seen(&published.mount())).is_none() => {
+            Stored::Absent if mounts.at(&published.mount()).is_none() => {
                 if let Err(error) = self.remove_published(&published).await {
                     tracing::warn!(%error, "a pod's volume directory has no metadata and is not empty");
                 }
@@ -165,7 +177,7 @@ impl Agent {
 
     /// Healthy and finished, in doubt, or dead.
     async fn judge(&self, published: &Published, finished: bool, mounts: &Mounts) -> Held {
-        if mounts.at(&self.seen(&published.mount())).is_none() {
+        if mounts.at(&published.mount()).is_none() {
             return Held::Maybe(Origin::Seen);
         }
         match (self.is_dead(&published.mount()).await, finished) {
@@ -216,8 +228,11 @@ impl Agent {
             return;
         }
         let mut world = self.world();
-        let new = || Entry::new(What::InTree { plugin }, Attachable::No);
+        let new = || Entry::new(What::InTree { plugin, name: spec.clone() }, Attachable::No);
         let entry = world.actual.entry(id.into()).or_insert_with(new);
+        if plugin == Plugin::Local {
+            entry.device = Held::Maybe(Origin::Seen);
+        }
         let held = PodEntry { spec: spec.clone(), held: Held::Maybe(Origin::Seen), republish: None };
         entry.pods.insert(uid.as_str().into(), held);
     }

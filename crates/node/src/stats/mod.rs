@@ -128,7 +128,7 @@ impl Agent {
         let Ok(mounts) = self.host.mounts().await else { return };
         let paths = self.living();
         let probes = stream::iter(paths).map(|(id, pod, path)| {
-            let mounted = mounts.at(&self.seen(&path)).is_some();
+            let mounted = mounts.at(&path).is_some();
             async move {
                 let found = match mounted {
                     true => self.host.find(&path).await.ok(),
