@@ -95,11 +95,8 @@ impl Attachments {
             Action::Detach { at, hold } => attachments.get(*at).map(|attachment| (attachment, hold)),
             Action::ReadNode | Action::Report(_) => None,
         });
-        let asked: Vec<Result<Asked, Error>> = stream::iter(detaches)
-            .map(|(attachment, hold)| self.detach(attachment, hold))
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await;
+        let detaches: Vec<_> = detaches.map(|(attachment, hold)| self.detach(attachment, hold)).collect();
+        let asked: Vec<Result<Asked, Error>> = stream::iter(detaches).buffer_unordered(AT_ONCE).collect().await;
         let mut all = Asked::Known;
         for one in asked {
             if let Asked::Queued = one? {

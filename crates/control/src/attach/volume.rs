@@ -51,8 +51,9 @@ impl Attachments {
             if attaching.is_empty() {
                 return self.rest(&unique, &decided);
             }
-            let made: Vec<Result<(), Error>> =
-                stream::iter(attaching).map(|want| self.attach(want)).buffer_unordered(AT_ONCE).collect().await;
+            // Begun one by one and waited for together.
+            let attaching: Vec<_> = attaching.into_iter().map(|want| self.attach(want)).collect();
+            let made: Vec<Result<(), Error>> = stream::iter(attaching).buffer_unordered(AT_ONCE).collect().await;
             if let Some(error) = made.into_iter().find_map(Result::err) {
                 return Verdict::Failed(error.to_string());
             }
