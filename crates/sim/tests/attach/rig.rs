@@ -101,7 +101,7 @@ pub(crate) fn play(options: Options, fates: impl Fates + 'static, scenario: impl
         let desk = world.component("user", Fair);
         let client = Process::new(&world, &desk, 0).context.client;
         let rig = Rig {
-            played: Played::new(client.clone()),
+            played: Played::new(client.clone(), world.api().store().clone()),
             client,
             metrics: Arc::default(),
             life: Arc::new(Mutex::new(Some(Stopper::new()))),
