@@ -68,7 +68,7 @@ impl Played {
     }
 
     fn lock(&self) -> MutexGuard<'_, Storage> {
-        self.storage.lock().unwrap()
+        self.storage.lock().expect("nobody panicked with it")
     }
 
     /// The storage, for whoever gives orders: they are followed at once.
