@@ -13,6 +13,16 @@ pub(crate) const PODS_BY_CLAIM: Index<Pod> = Index {
     },
 };
 
+/// Attachments by the volume they attach.
+pub(crate) const ATTACHMENTS_BY_VOLUME: Index<Attachment> = Index {
+    name: "va-pv-index",
+    values: |attachment, value| {
+        if let Some(volume) = attachment.volume.as_deref() {
+            value(volume);
+        }
+    },
+};
+
 /// Pods that have not ended, by their node.
 pub(crate) const PODS_BY_NODE: Index<Pod> = Index {
     name: "running-by-node",
