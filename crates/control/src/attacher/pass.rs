@@ -80,6 +80,7 @@ impl Attacher {
             has: &has,
             volume: round.volume.as_ref().map_or(Lookup::NotCached, Live::lookup),
             node,
+            listed: round.listed.as_ref().map_or(Lookup::NotCached, Live::lookup),
             secret: round.secret_seen(),
             forced: self.board.forced(attachment),
             progress: &round.progress,
@@ -109,6 +110,7 @@ impl Attacher {
                 }
                 Err(error) => failed(error),
             },
+            Action::FindHandle => self.find_handle(attachment, round).await,
             Action::ReadSecret(reference) => {
                 round.secret = Some(self.read_secret(reference).await);
                 Step::On

@@ -17,6 +17,8 @@ pub(super) struct Round {
     /// The PersistentVolume, whole.
     pub(super) volume: Option<Live<Value>>,
     pub(super) node: Option<Live<CsiNode>>,
+    /// The handle that the attachment was named after, if the driver was asked.
+    pub(super) listed: Option<Live<String>>,
     pub(super) secret: Option<Secret>,
     pub(super) progress: Progress,
 }
