@@ -174,8 +174,10 @@ impl Attacher {
     async fn read_secret(&self, reference: Reference) -> Secret {
         let read = match secret::read(&self.context.client, &reference).await {
             Ok(values) => Read::Values(values),
-            Err(error @ SecretError::Missing { .. }) => Read::Missing(error.to_string()),
-            Err(error) => Read::Failed(error.to_string()),
+            Err(error @ (SecretError::Missing { .. } | SecretError::NotText { .. })) => {
+                Read::Unusable(error.to_string())
+            }
+            Err(error @ SecretError::Unread { .. }) => Read::Failed(error.to_string()),
         };
         Secret { reference, read }
     }

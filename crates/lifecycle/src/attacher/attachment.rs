@@ -41,9 +41,10 @@ pub struct Seen<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretSeen<'a> {
     Held,
-    /// The server said that it does not exist.
-    Missing(&'a str),
-    Unreadable(&'a str),
+    /// The server said that it does not exist, or what it holds cannot be given to a driver.
+    Unusable(&'a str),
+    /// It could not be read now.
+    Unread(&'a str),
 }
 
 /// Whether the driver contradicts the attachment's status, so that the call is repeated although all seems done (3.9).
@@ -240,7 +241,10 @@ impl<'a> Seen<'a> {
 
     /// 3.7
     fn detach(&self) -> Known<Verdict> {
-        if let Progress::Unpublished(_) = self.progress {
+        let recorded = recorded(self.attachment, &self.attacher.finalizer);
+        if let Progress::Unpublished(done) = self.progress
+            && recorded.as_ref().is_none_or(|now| now == done)
+        {
             let Attachment { attached, metadata, detach_error, .. } = self.attachment;
             let told = !attached && metadata.is_empty() && detach_error.is_none();
             // The finalizer first: a status that says so while the finalizer stays would be followed by a second call.
@@ -253,11 +257,11 @@ impl<'a> Seen<'a> {
         if !self.held() && (self.forced == Forced::No || Handler::of(self.has) == Handler::Trivial) {
             return Ok(Decision::rest(Because::Detached));
         }
-        let (target, origin) = match recorded(self.attachment, &self.attacher.finalizer) {
+        let (target, origin) = match recorded {
             Some(target) => (target, self.origin()),
             None => self.derived()?,
         };
-        if let Some((_, SecretSeen::Missing(_))) = self.known_secret(target.secret.as_ref())? {
+        if let Some((_, SecretSeen::Unusable(_))) = self.known_secret(target.secret.as_ref())? {
             // A secret that is gone does not keep a volume on a node: the driver decides (weakness 16).
             return Ok(Decision::act(Because::LeavingWithoutSecret, Action::Unpublish(target, origin)));
         }
@@ -349,7 +353,7 @@ impl<'a> Seen<'a> {
     fn secret(&self, phase: Phase, wanted: Option<&Reference>) -> Known<()> {
         match self.known_secret(wanted)? {
             None | Some((_, SecretSeen::Held)) => Ok(()),
-            Some((_, SecretSeen::Missing(why) | SecretSeen::Unreadable(why))) => {
+            Some((_, SecretSeen::Unusable(why) | SecretSeen::Unread(why))) => {
                 self.refuse(phase, Unfit::Secret { why: why.to_owned() })
             }
         }

@@ -47,6 +47,13 @@ fn without_our_finalizer_there_is_nothing_to_take_back_unless_the_driver_says_so
     assert!(matches!(world.action(), Some(Action::Unpublish(to, _)) if to == target()));
 }
 
+#[test]
+fn taking_back_an_earlier_attempt_is_not_taking_back_the_one_that_was_written_down_since_a5() {
+    let earlier = Target { node_id: "old".to_owned(), ..target() };
+    let world = world().recorded().deleted().with(|world| world.progress = Progress::Unpublished(earlier));
+    assert_eq!(world.action(), Some(Action::Unpublish(target(), Origin::Csi)));
+}
+
 /// As upstream's attacher leaves it: the node's id, and nothing about the volume.
 fn upstreams() -> World {
     world().attached().deleted().with(|world| {

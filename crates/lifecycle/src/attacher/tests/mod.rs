@@ -106,7 +106,7 @@ impl World {
         };
         let secret = self.secret.as_ref().map(|(reference, missing)| match *missing {
             "" => (reference, SecretSeen::Held),
-            why => (reference, SecretSeen::Missing(why)),
+            why => (reference, SecretSeen::Unusable(why)),
         });
         decide(&Seen {
             attachment: &attachment,
