@@ -51,6 +51,10 @@ pub const YES: &str = "yes";
 pub mod annotation {
     use super::Annotation;
 
+    /// On a pod that stands for a machine: the path there.
+    pub const HOST_MOUNT_PATH: Annotation = Annotation("orlop.dev/host-mount-path");
+    /// On a pod that stands for a machine: its node.
+    pub const HOST_MOUNT_NODE: Annotation = Annotation("orlop.dev/host-mount-node");
     /// The first binding of a claim finished. Presence only.
     pub const BIND_COMPLETED: Annotation = Annotation("pv.kubernetes.io/bind-completed");
     /// The pointer on this object was chosen by the system, not by a user. Presence only.
@@ -88,7 +92,15 @@ pub mod annotation {
     pub const AZURE_FILE_RESOURCE_GROUP: Annotation = Annotation("kubernetes.io/azure-file-resource-group");
     pub const PORTWORX_SECRET_NAME: Annotation = Annotation("openstorage.io/auth-secret-name");
     pub const PORTWORX_SECRET_NAMESPACE: Annotation = Annotation("openstorage.io/auth-secret-namespace");
+    /// A group that every pod with the volume belongs to.
+    pub const VOLUME_GID: Annotation = Annotation("pv.beta.kubernetes.io/gid");
+    /// On a claim: no other node has to grow its filesystem.
+    pub const NODE_EXPANSION_NOT_REQUIRED: Annotation = Annotation("volume.kubernetes.io/node-expansion-not-required");
     pub const MOUNT_OPTIONS: Annotation = Annotation("volume.beta.kubernetes.io/mount-options");
+    /// On a node: what each driver calls it, as a JSON map.
+    pub const NODE_IDS: Annotation = Annotation("csi.volume.kubernetes.io/nodeid");
+    /// On a node: the topology labels that the agent put there, as a JSON map, so that it may take them away again.
+    pub const TOPOLOGY_LABELS: Annotation = Annotation("orlop.dev/topology-labels");
     /// On an attachment: how the driver calls the node that the volume was published to.
     pub const NODE_ID: Annotation = Annotation("csi.alpha.kubernetes.io/node-id");
     /// On an attachment: the driver's name of the volume that was published, so that it can be taken back without the
@@ -104,6 +116,8 @@ pub mod annotation {
 pub mod finalizer {
     use super::Finalizer;
 
+    /// A machine shows the pod's volume at a path of its own: `orlop umount` takes it off.
+    pub const HOST_MOUNT: Finalizer = Finalizer("orlop.dev/host-mount");
     pub const PVC_PROTECTION: Finalizer = Finalizer("kubernetes.io/pvc-protection");
     pub const PV_PROTECTION: Finalizer = Finalizer("kubernetes.io/pv-protection");
     pub const VAC_PROTECTION: Finalizer = Finalizer("kubernetes.io/vac-protection");
@@ -126,6 +140,8 @@ pub mod label {
     use super::Label;
 
     pub const HOSTNAME: Label = Label("kubernetes.io/hostname");
+    pub const OS: Label = Label("kubernetes.io/os");
+    pub const ARCH: Label = Label("kubernetes.io/arch");
     pub const ZONE: Label = Label("topology.kubernetes.io/zone");
     pub const REGION: Label = Label("topology.kubernetes.io/region");
     pub const BETA_ZONE: Label = Label("failure-domain.beta.kubernetes.io/zone");
@@ -136,6 +152,8 @@ pub mod label {
     pub const INTENTS: Label = Label("orlop.dev/intents");
     /// Of several provisioners of one name, one per node: which one.
     pub const INTENTS_INSTANCE: Label = Label("orlop.dev/intents-instance");
+    /// On a pod that stands for a machine: `orlop mount` made it, for one path.
+    pub const HOST_MOUNT: Label = Label("orlop.dev/host-mount");
 }
 
 /// Parameters of a StorageClass (spec sidecars 2.7). The secret kinds are stems: `-name` and `-namespace` follow.
@@ -166,6 +184,22 @@ pub mod parameter {
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 }
 
+/// What a driver is told about the pod that gets a volume (spec node 11).
+pub mod context {
+    pub const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
+    pub const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
+    pub const POD_UID: &str = "csi.storage.k8s.io/pod.uid";
+    pub const SERVICE_ACCOUNT: &str = "csi.storage.k8s.io/serviceAccount.name";
+    pub const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
+    pub const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+}
+
+/// Conditions of pods.
+pub mod condition {
+    /// Whether a pod's volumes are mounted, on a machine whose agent runs no containers.
+    pub const VOLUMES_READY: &str = "orlop.dev/VolumesReady";
+}
+
 /// Values of labels.
 pub mod value {
     /// Who keeps capacity objects, for [`super::label::CAPACITY_MANAGED_BY`]; a node's own provisioner adds its name.
@@ -192,4 +226,17 @@ pub mod provisioner {
     pub const NFS: &str = "kubernetes.io/nfs";
     pub const CSI: &str = "kubernetes.io/csi";
     pub const LOCAL: &str = "kubernetes.io/local-volume";
+}
+
+/// Names of the kubelet's volume plugins, which directories and unique volume names are made of (spec node 2).
+pub mod plugin {
+    pub const CSI: &str = super::provisioner::CSI;
+    pub const HOST_PATH: &str = super::provisioner::HOST_PATH;
+    pub const NFS: &str = super::provisioner::NFS;
+    pub const LOCAL: &str = super::provisioner::LOCAL;
+    pub const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
+    pub const SECRET: &str = "kubernetes.io/secret";
+    pub const CONFIG_MAP: &str = "kubernetes.io/configmap";
+    pub const DOWNWARD_API: &str = "kubernetes.io/downward-api";
+    pub const PROJECTED: &str = "kubernetes.io/projected";
 }

@@ -1,4 +1,4 @@
-//! Indexes that several controllers share: who names a claim, who names an attributes class.
+//! Indexes that several controllers share: who names a claim, a node, an attributes class.
 
 use api::{Attachment, Claim, Key, Pod, Volume};
 use runtime::Index;
@@ -22,6 +22,20 @@ pub(crate) const ATTACHMENTS_BY_VOLUME: Index<Attachment> = Index {
         }
     },
 };
+
+/// Pods that have not ended, by their node.
+pub(crate) const PODS_BY_NODE: Index<Pod> = Index {
+    name: "running-by-node",
+    values: |pod, put| {
+        if pod.scheduled() && !pod.terminated() {
+            put(&pod.node);
+        }
+    },
+};
+
+/// Attachments by the node they are to.
+pub(crate) const ATTACHMENTS_BY_NODE: Index<Attachment> =
+    Index { name: "node", values: |attachment, put| put(&attachment.node) };
 
 /// Claims by the attributes classes they refer to in any way (spec controllers 8.3).
 pub(crate) const CLAIMS_BY_ATTRIBUTES_CLASS: Index<Claim> =

@@ -11,9 +11,11 @@ pub mod decision;
 pub mod ephemeral;
 pub mod explain;
 pub mod migration;
+pub mod node;
 pub mod outcome;
 pub mod protect;
 pub mod provision;
+pub mod registration;
 pub mod release;
 pub mod schedule;
 
