@@ -312,3 +312,60 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = fs::symlink_metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::Metrics;
+    use runtime::time::SystemClock;
+
+    fn registrar(directory: &Path) -> Registrar {
+        let endpoint: Endpoint = "unix:///nowhere/csi.sock".parse().unwrap();
+        let driver = Driver::new(endpoint, runtime::csi::Options::default(), &Metrics::new(&SystemClock));
+        Registrar::new(
+            &driver,
+            Options {
+                directory: directory.to_owned(),
+                endpoint: "/host/csi.sock".to_owned(),
+                timeout: Duration::from_millis(200),
+                on_refusal: OnRefusal::Stay,
+            },
+        )
+    }
+
+    #[tokio::test]
+    async fn node_27_3_health_is_that_of_the_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let registrar = registrar(directory.path());
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("has not said who it is")));
+        registrar.name.send_replace(Some("d".to_owned()));
+        assert!(matches!(registrar.health().await, Health::Missing(_)), "node 32 #24: 404");
+        let path = registrar.path("d");
+        fs::write(&path, "").unwrap();
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("not a socket")));
+        fs::remove_file(&path).unwrap();
+        let deaf = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("does not answer")));
+        drop(deaf);
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("nobody listens")));
+        registrar.standing.send_replace(Standing::Refused { why: "no".to_owned() });
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("refused")));
+    }
+
+    #[tokio::test]
+    async fn node_27_3_a_socket_that_answers_as_another_driver_is_not_well() {
+        let directory = tempfile::tempdir().unwrap();
+        let registrar = registrar(directory.path());
+        registrar.name.send_replace(Some("d".to_owned()));
+        let listener = Listener::bind(&Endpoint::Unix(registrar.path("d")), SocketMode::default()).unwrap();
+        let service = Service::new("other", "/host/csi.sock", registrar.standing.clone());
+        let serving =
+            Server::builder().add_service(RegistrationServer::new(service)).serve_with_incoming(listener.incoming());
+        tokio::select! {
+            _ = serving => unreachable!("it serves"),
+            health = registrar.health() => {
+                assert!(matches!(health, Health::Unwell(why) if why.contains("\"other\"")));
+            }
+        }
+    }
+}
