@@ -32,6 +32,13 @@ impl Identity for Model {
         Ok(Response::new(v1::GetPluginInfoResponse { name: "model.example".to_owned(), ..Default::default() }))
     }
 
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<v1::GetPluginCapabilitiesRequest>,
+    ) -> Result<Response<v1::GetPluginCapabilitiesResponse>, Status> {
+        Ok(Response::new(v1::GetPluginCapabilitiesResponse::default()))
+    }
+
     async fn probe(&self, _: Request<v1::ProbeRequest>) -> Result<Response<v1::ProbeResponse>, Status> {
         let ready = match self.0.load(Ordering::Relaxed) {
             ABSENT => None,
