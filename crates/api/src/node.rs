@@ -199,12 +199,13 @@ struct WireCsiNode {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct WireCsiNodeSpec {
-    drivers: Box<[NodeDriver]>,
+    /// An empty list comes as null.
+    drivers: Option<Box<[NodeDriver]>>,
 }
 
 impl From<WireCsiNode> for CsiNode {
     fn from(wire: WireCsiNode) -> Self {
-        Self { meta: wire.metadata, drivers: wire.spec.drivers }
+        Self { meta: wire.metadata, drivers: wire.spec.drivers.unwrap_or_default() }
     }
 }
 
@@ -545,6 +546,13 @@ impl From<WirePod> for Pod {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_csinode_without_drivers_says_null() {
+        let text = r#"{"metadata": {"name": "n"}, "spec": {"drivers": null}}"#;
+        let node: CsiNode = serde_json::from_str(text).unwrap();
+        assert!(node.drivers.is_empty());
+    }
     use crate::keys::taint;
 
     fn node(object: serde_json::Value) -> Node {
