@@ -86,6 +86,26 @@ fn memory_is_the_least_of_what_node_pod_and_volume_allow_node_24() {
 }
 
 #[test]
+fn a_mount_point_is_cleaned_of_its_mounts_and_of_nothing_else_node_29_4() {
+    on_this_machine(|rig| async move {
+        let (point, file) = (rig.path("point"), rig.file("file", "kept"));
+        for _ in 0..2 {
+            rig.mount_tmpfs(&point).await;
+        }
+        clean_mount_point(&rig.host, &point).await.unwrap();
+        assert!(!point.exists());
+        clean_mount_point(&rig.host, &point).await.unwrap();
+        let bound = rig.file("bound", "");
+        rig.host.bind(&file, &bound, Access::ReadOnly).await.unwrap();
+        clean_mount_point(&rig.host, &bound).await.unwrap();
+        assert!(!bound.exists() && file.exists());
+        rig.file("content/data", "x");
+        assert!(clean_mount_point(&rig.host, &rig.path("content")).await.is_err());
+        assert!(rig.path("content/data").exists());
+    });
+}
+
+#[test]
 fn a_host_path_is_what_its_type_says_node_24() {
     on_this_machine(|rig| async move {
         let file = rig.file("file", "x");
