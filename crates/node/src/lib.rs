@@ -20,6 +20,3 @@ pub mod host;
 pub mod layout;
 pub mod orphans;
 pub mod volumes;
-
-#[cfg(test)]
-mod rig;

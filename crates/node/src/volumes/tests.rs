@@ -10,9 +10,9 @@ use super::host_path::{Expected, HostPathError};
 use super::local::{Group, Local, Wanted};
 use super::nfs::{Export, NfsError};
 use super::*;
+use crate::host::rig::{Disk, MIB, Rig, Silent, name, on_this_machine};
 use crate::host::{Access, Owned, SubPath, When};
 use crate::layout::{Plugin, PodDirectory};
-use crate::rig::{Disk, MIB, Rig, Silent, name, on_this_machine};
 
 fn pod(rig: &Rig) -> PodDirectory {
     rig.layout.pod(&name("uid-1"))

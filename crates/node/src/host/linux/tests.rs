@@ -11,9 +11,9 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 
 use super::*;
+use crate::host::rig::{Rig, Silent, errno, on_this_machine, with_silent_paths};
 use crate::host::{Kind, When};
 use crate::layout;
-use crate::rig::{Rig, Silent, errno, on_this_machine, with_silent_paths};
 use crate::volumes::release_corrupted;
 
 const RO: Access = Access::ReadOnly;
