@@ -51,6 +51,10 @@ pub const YES: &str = "yes";
 pub mod annotation {
     use super::Annotation;
 
+    /// On a pod that stands for a machine: the path there.
+    pub const HOST_MOUNT_PATH: Annotation = Annotation("orlop.dev/host-mount-path");
+    /// On a pod that stands for a machine: its node.
+    pub const HOST_MOUNT_NODE: Annotation = Annotation("orlop.dev/host-mount-node");
     /// The first binding of a claim finished. Presence only.
     pub const BIND_COMPLETED: Annotation = Annotation("pv.kubernetes.io/bind-completed");
     /// The pointer on this object was chosen by the system, not by a user. Presence only.
@@ -79,6 +83,8 @@ pub mod annotation {
     pub const MODIFY_SECRET_NAME: Annotation = Annotation("volume.kubernetes.io/controller-modify-secret-name");
     pub const MODIFY_SECRET_NAMESPACE: Annotation =
         Annotation("volume.kubernetes.io/controller-modify-secret-namespace");
+    /// The node leaves attaching and detaching to the controller. On nodes; presence only.
+    pub const MANAGED_ATTACH: Annotation = Annotation("volumes.kubernetes.io/controller-managed-attach-detach");
     pub const CREATED_BY: Annotation = Annotation("kubernetes.io/createdby");
     pub const MIGRATED_PLUGINS: Annotation = Annotation("storage.alpha.kubernetes.io/migrated-plugins");
     pub const ALLOW_VOLUME_MODE_CHANGE: Annotation =
@@ -86,7 +92,22 @@ pub mod annotation {
     pub const AZURE_FILE_RESOURCE_GROUP: Annotation = Annotation("kubernetes.io/azure-file-resource-group");
     pub const PORTWORX_SECRET_NAME: Annotation = Annotation("openstorage.io/auth-secret-name");
     pub const PORTWORX_SECRET_NAMESPACE: Annotation = Annotation("openstorage.io/auth-secret-namespace");
+    /// A group that every pod with the volume belongs to.
+    pub const VOLUME_GID: Annotation = Annotation("pv.beta.kubernetes.io/gid");
+    /// On a claim: no other node has to grow its filesystem.
+    pub const NODE_EXPANSION_NOT_REQUIRED: Annotation = Annotation("volume.kubernetes.io/node-expansion-not-required");
     pub const MOUNT_OPTIONS: Annotation = Annotation("volume.beta.kubernetes.io/mount-options");
+    /// On a node: what each driver calls it, as a JSON map.
+    pub const NODE_IDS: Annotation = Annotation("csi.volume.kubernetes.io/nodeid");
+    /// On a node: the topology labels that the agent put there, as a JSON map, so that it may take them away again.
+    pub const TOPOLOGY_LABELS: Annotation = Annotation("orlop.dev/topology-labels");
+    /// On an attachment: how the driver calls the node that the volume was published to.
+    pub const NODE_ID: Annotation = Annotation("csi.alpha.kubernetes.io/node-id");
+    /// On an attachment: the driver's name of the volume that was published, so that it can be taken back without the
+    /// PersistentVolume.
+    pub const PUBLISHED_HANDLE: Annotation = Annotation("orlop.dev/published-handle");
+    /// On an attachment: the secret that taking it back needs, as `NAMESPACE/NAME`.
+    pub const PUBLISH_SECRET: Annotation = Annotation("orlop.dev/publish-secret");
     /// What kubectl keeps of an earlier `apply`. Never read by us, often larger than the rest of the object.
     pub const LAST_APPLIED: Annotation = Annotation("kubectl.kubernetes.io/last-applied-configuration");
 }
@@ -95,6 +116,8 @@ pub mod annotation {
 pub mod finalizer {
     use super::Finalizer;
 
+    /// A machine shows the pod's volume at a path of its own: `orlop umount` takes it off.
+    pub const HOST_MOUNT: Finalizer = Finalizer("orlop.dev/host-mount");
     pub const PVC_PROTECTION: Finalizer = Finalizer("kubernetes.io/pvc-protection");
     pub const PV_PROTECTION: Finalizer = Finalizer("kubernetes.io/pv-protection");
     pub const VAC_PROTECTION: Finalizer = Finalizer("kubernetes.io/vac-protection");
@@ -117,6 +140,8 @@ pub mod label {
     use super::Label;
 
     pub const HOSTNAME: Label = Label("kubernetes.io/hostname");
+    pub const OS: Label = Label("kubernetes.io/os");
+    pub const ARCH: Label = Label("kubernetes.io/arch");
     pub const ZONE: Label = Label("topology.kubernetes.io/zone");
     pub const REGION: Label = Label("topology.kubernetes.io/region");
     pub const BETA_ZONE: Label = Label("failure-domain.beta.kubernetes.io/zone");
@@ -127,6 +152,8 @@ pub mod label {
     pub const INTENTS: Label = Label("orlop.dev/intents");
     /// Of several provisioners of one name, one per node: which one.
     pub const INTENTS_INSTANCE: Label = Label("orlop.dev/intents-instance");
+    /// On a pod that stands for a machine: `orlop mount` made it, for one path.
+    pub const HOST_MOUNT: Label = Label("orlop.dev/host-mount");
 }
 
 /// Parameters of a StorageClass (spec sidecars 2.7). The secret kinds are stems: `-name` and `-namespace` follow.
@@ -155,6 +182,22 @@ pub mod parameter {
     pub const VOLUME_NAME: Parameter = Parameter("csi.storage.k8s.io/pv/name");
     /// Written into a volume's attributes, so that one can tell which run of a provisioner made it.
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+}
+
+/// What a driver is told about the pod that gets a volume (spec node 11).
+pub mod context {
+    pub const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
+    pub const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
+    pub const POD_UID: &str = "csi.storage.k8s.io/pod.uid";
+    pub const SERVICE_ACCOUNT: &str = "csi.storage.k8s.io/serviceAccount.name";
+    pub const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
+    pub const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+}
+
+/// Conditions of pods.
+pub mod condition {
+    /// Whether a pod's volumes are mounted, on a machine whose agent runs no containers.
+    pub const VOLUMES_READY: &str = "orlop.dev/VolumesReady";
 }
 
 /// Values of labels.

@@ -6,8 +6,10 @@
 //! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
 //! | [`schedule`] | pods get the node that their volumes can be reached from |
 //! | [`capacity`] | the scheduler is told how much room a driver has, and where |
+//! | [`attacher`] | a driver publishes volumes to nodes, and takes them back |
 //! | [`protect`] | what is in use does not go away |
 //! | [`ephemeral`] | claims that are made for a pod |
+//! | [`attach`] | volumes go to the nodes of their pods, and leave them |
 //!
 //! # Invariants
 //! 1. A pass over one object does one write at a time, feeds the answer into the cache, and decides again.
@@ -15,6 +17,8 @@
 //! 3. A write whose answer was lost is followed by a read, never by an assumption.
 //! 4. Nothing here spawns a task. Each controller is a future; dropping it is a crash, and nothing is lost by one.
 
+pub mod attach;
+pub mod attacher;
 pub mod bind;
 pub mod capacity;
 pub mod ephemeral;

@@ -3,15 +3,19 @@
 //! One folder per step, in the order a claim meets them. Nothing here can do I/O, read a clock or draw a random number:
 //! time and chance come in as data. The acting halves are in `control` and `node`.
 
+pub mod attach;
+pub mod attacher;
 pub mod bind;
 pub mod capacity;
 pub mod decision;
 pub mod ephemeral;
 pub mod explain;
 pub mod migration;
+pub mod node;
 pub mod outcome;
 pub mod protect;
 pub mod provision;
+pub mod registration;
 pub mod release;
 pub mod schedule;
 

@@ -68,6 +68,19 @@ pub struct VolumeOperation {
     pub operation_name: &'static str,
 }
 
+/// A step of a volume's way to a pod, as kube-controller-manager and kubelets count it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StorageOperation {
+    /// The plugin, such as `kubernetes.io/csi:driver`.
+    pub volume_plugin: String,
+    /// Such as `volume_attach`.
+    pub operation_name: &'static str,
+    /// `success` or `fail-unknown`.
+    pub status: &'static str,
+    /// Whether the driver took over from an in-tree plugin: `true` or `false`.
+    pub migrated: &'static str,
+}
+
 /// A provisioning attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Provision {
@@ -98,6 +111,15 @@ pub struct Attempt {
 pub struct Stage {
     /// `predicate`, `assume` or `bind`.
     pub operation: &'static str,
+}
+
+/// A plugin of a node, by its registration socket.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Plugin {
+    /// Where it registers.
+    pub socket_path: String,
+    /// `desired_state_of_world` while the socket is there, `actual_state_of_world` while it is registered.
+    pub state: &'static str,
 }
 
 /// `scheduler_*`.
@@ -188,6 +210,8 @@ pub struct Families {
     pub volume_operations: Histograms<VolumeOperation>,
     /// `volume_operation_errors_total`.
     pub volume_operation_errors: Family<VolumeOperation, Counter>,
+    /// `storage_operation_duration_seconds`.
+    pub storage_operations: Histograms<StorageOperation>,
     /// `controller_persistentvolume*`.
     pub provision: ProvisionMetrics,
     /// `scheduler_*`.
@@ -196,6 +220,8 @@ pub struct Families {
     pub capacities: CapacityMetrics,
     /// `ephemeral_volume_controller_*`.
     pub ephemeral: EphemeralMetrics,
+    /// `plugin_manager_total_plugins`.
+    pub plugins: Family<Plugin, Gauge>,
     /// `orlop_api_requests_total`.
     pub requests: Family<Request, Counter>,
     /// `orlop_watch_restarts_total`: watches that had to list again.
@@ -330,10 +356,16 @@ impl Registrar {
                 histograms(operation_histogram),
             ),
             volume_operation_errors: self.add("volume_operation_errors", "Failed operations", Family::default()),
+            storage_operations: self.add(
+                "storage_operation_duration_seconds",
+                "Seconds of steps on a volume's way to a pod and back",
+                histograms(operation_histogram),
+            ),
             provision: self.provision(),
             scheduler: self.scheduler(),
             capacities: self.capacities(),
             ephemeral: self.ephemeral(),
+            plugins: self.add("plugin_manager_total_plugins", "Plugins of this node, by state", Family::default()),
             requests: self.add("orlop_api_requests", "Requests to the API server", Family::default()),
             relists: self.add("orlop_watch_restarts", "Watches that had to list again", Family::default()),
             unreadable: self.add("orlop_cache_unreadable", "Objects a cache could not read", Family::default()),

@@ -9,12 +9,13 @@ use super::process::Process;
 use super::{Program, Programs};
 
 /// The loops of kube-controller-manager that `orlop controllers` replaces.
-const LOOPS: [&str; 5] = [
+const LOOPS: [&str; 6] = [
     "persistentvolume-binder-controller",
     "persistentvolumeclaim-protection-controller",
     "persistentvolume-protection-controller",
     "volumeattributesclass-protection-controller",
     "ephemeral-volume-controller",
+    "persistentvolume-attach-detach-controller",
 ];
 
 /// How fast the Go programs may write; their defaults would measure their manners.
@@ -71,6 +72,13 @@ impl Beside {
         let mut command = Command::new(program);
         command.arg("--kubeconfig").arg(kubeconfig).arg(format!("--csi-address={}", socket.display())).args(QPS);
         Self::start("csi-provisioner", command, folder)
+    }
+
+    /// The Go attacher beside the driver on `socket`.
+    pub(crate) fn attacher(program: &Path, kubeconfig: &Path, socket: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
+        command.arg("--kubeconfig").arg(kubeconfig).arg(format!("--csi-address={}", socket.display())).args(QPS);
+        Self::start("csi-attacher", command, folder)
     }
 
     pub(crate) fn pid(&self) -> anyhow::Result<u32> {

@@ -3,7 +3,6 @@
 //! What the cluster shows is gathered here (`look.rs`) and explained in `lifecycle::explain`, by the functions that the
 //! controllers decide with. Nothing is written, and what may not be read is left out and said.
 
-mod connect;
 mod look;
 mod render;
 mod target;
@@ -87,7 +86,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 async fn explain(args: &Args) -> anyhow::Result<Explanation> {
     let target = Target::parse(&args.what).map_err(|error| anyhow!(error))?;
-    let (inner, namespace) = connect::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let (inner, namespace) = process::connect::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let metrics = Metrics::new(&SystemClock);
     let options = client::Options { manager: "orlop-explain".to_owned(), ..client::Options::default() };
     let client = Client::new(inner, options, &metrics, &Entropy::from_system());

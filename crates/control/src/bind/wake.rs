@@ -3,7 +3,7 @@
 //! | What changed | Who is woken |
 //! |---|---|
 //! | a claim | itself; when it is gone or points elsewhere: the volumes that name it, and the one it named |
-//! | a volume | itself, the claim it names, the claim it named |
+//! | a volume | itself, the claim it names, the claim it named, and the claims that name it |
 //! | a volume became free | one claim that it suits, and the next one if that one did not take it |
 //! | a class | the claims of that class that wait; those without a class when it is a default |
 //! | a pod | the claims it names that wait |
@@ -220,12 +220,9 @@ fn volume_changed(inner: &Inner, change: &Change<Volume>) {
     } else {
         inner.notices.forget(&change.object().meta.uid);
         inner.metrics.volume_gone(change.object());
-        // A claim may name a volume that names nobody.
-        inner.claims_naming(key.name()).into_iter().for_each(|claim| inner.claim_queue.add(claim));
     }
-    if let Change::Added(volume) = change {
-        inner.claims_naming(volume.name()).into_iter().for_each(|claim| inner.claim_queue.add(claim));
-    }
+    // A claim may name a volume that names nobody, or another: whatever became of it is news to that claim.
+    inner.claims_naming(key.name()).into_iter().for_each(|claim| inner.claim_queue.add(claim));
 }
 
 fn is_free(volume: &Volume) -> bool {

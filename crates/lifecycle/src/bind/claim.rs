@@ -113,6 +113,10 @@ pub enum Because {
     Fits {
         volume: Box<str>,
     },
+    /// The claim asks for this one, and it is free.
+    Named {
+        volume: Box<str>,
+    },
     Designated {
         volume: Box<str>,
     },
@@ -329,9 +333,10 @@ fn join(claim: &Claim, volume: &Volume) -> Verdict {
     let name: Box<str> = volume.name().into();
     let designated = volume.designates(claim);
     if !bonded(claim, volume) {
-        let because = match designated {
-            true => Because::Designated { volume: name },
-            false => Because::Fits { volume: name },
+        let because = match (designated, &*claim.volume_name == volume.name()) {
+            (true, _) => Because::Designated { volume: name },
+            (false, true) => Because::Named { volume: name },
+            (false, false) => Because::Fits { volume: name },
         };
         // A volume that a user reserved keeps the user's word for it: no mark that the system chose it.
         let chosen = volume.claim.is_none();
@@ -379,6 +384,7 @@ impl fmt::Display for Because {
             Self::Migration => write!(f, "a CSI driver has taken over from the provisioner that the claim names"),
             Self::CacheMayLag { volume } => write!(f, "volume {volume:?} is not in the cache, which may lag"),
             Self::Fits { volume } => write!(f, "volume {volume:?} is the smallest that fits"),
+            Self::Named { volume } => write!(f, "volume {volume:?} is the one that the claim names, and it is free"),
             Self::Designated { volume } => write!(f, "volume {volume:?} is reserved for this claim"),
             Self::Bound { volume } => write!(f, "claim and volume {volume:?} are bound to each other"),
             Self::StatusBehind { volume } => {
@@ -437,6 +443,7 @@ impl Reason for Because {
             Self::Migration => "migration",
             Self::CacheMayLag { .. } => "cache_may_lag",
             Self::Fits { .. } => "fits",
+            Self::Named { .. } => "named",
             Self::Designated { .. } => "designated",
             Self::Bound { .. } => "bound",
             Self::StatusBehind { .. } => "status_behind",
@@ -468,6 +475,7 @@ impl Reason for Because {
             Self::Migration
             | Self::CacheMayLag { .. }
             | Self::Fits { .. }
+            | Self::Named { .. }
             | Self::Designated { .. }
             | Self::StatusBehind { .. }
             | Self::DefaultClass { .. }
@@ -508,6 +516,7 @@ impl Reason for Because {
             Self::Migration
             | Self::CacheMayLag { .. }
             | Self::Fits { .. }
+            | Self::Named { .. }
             | Self::Designated { .. }
             | Self::Bound { .. }
             | Self::StatusBehind { .. }

@@ -35,6 +35,7 @@ pub(super) fn bind(claim: &Claim, because: &Bind) -> Advice {
         }
         Bind::Migration
         | Bind::Fits { .. }
+        | Bind::Named { .. }
         | Bind::Designated { .. }
         | Bind::StatusBehind { .. }
         | Bind::DefaultClass { .. } => say([BINDER]),

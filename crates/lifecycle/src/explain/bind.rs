@@ -155,6 +155,7 @@ fn evidence(picture: &Picture, claim: &Claim, because: &Because) -> Vec<String> 
         Because::NoBindingMode { .. }
         | Because::Migration
         | Because::Fits { .. }
+        | Because::Named { .. }
         | Because::Designated { .. }
         | Because::DefaultClass { .. }
         | Because::ClaimGoing => {}
@@ -203,6 +204,7 @@ fn follow(trail: &mut Trail<'_>, claim: &Claim, because: &Because) {
         // The next write is the binder's.
         Because::Migration
         | Because::Fits { .. }
+        | Because::Named { .. }
         | Because::Designated { .. }
         | Because::StatusBehind { .. }
         | Because::DefaultClass { .. } => around::binder(trail),

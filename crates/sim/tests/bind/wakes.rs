@@ -88,3 +88,23 @@ fn a_volume_freed_by_a_user_wakes_who_waits() {
         user.assert_bound("second", "v", true).await;
     });
 }
+
+/// Upstream's claim would find out at its next resync (controllers 14 #1).
+#[test]
+fn a_volume_freed_by_a_user_wakes_who_named_it() {
+    play(None, async |user| {
+        user.make(&volume("v", "1Gi")).await;
+        user.make(&claim("first", "1Gi")).await;
+        user.wait().await;
+        let mut wish = claim("second", "1Gi");
+        wish["spec"]["volumeName"] = json!("v");
+        user.make(&wish).await;
+        user.wait().await;
+        assert_eq!(user.claim("second").await["status"]["phase"], "Pending");
+        user.drop_claim("first").await;
+        user.wait().await;
+        user.change_volume("v", json!({"spec": {"claimRef": null}})).await;
+        tokio::time::sleep(SOON).await;
+        user.assert_bound("second", "v", true).await;
+    });
+}
