@@ -44,8 +44,6 @@ mod reconcile;
 mod reconstruct;
 pub mod registrar;
 pub mod registry;
-#[cfg(test)]
-mod rig;
 mod stats;
 mod status;
 mod tokens;

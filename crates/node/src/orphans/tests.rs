@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::host::rig::{Disk, MIB, Rig, Silent, name, on_this_machine, with_silent_paths};
 use crate::host::{Access, Force};
-use crate::rig::{Disk, MIB, Rig, Silent, name, on_this_machine, with_silent_paths};
 use crate::volumes::release_corrupted;
 
 async fn sweep_it(rig: &Rig) -> Swept {

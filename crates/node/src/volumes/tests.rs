@@ -10,9 +10,9 @@ use super::host_path::{Expected, HostPathError};
 use super::local::{Group, Local, Wanted};
 use super::nfs::{Export, NfsError};
 use super::*;
+use crate::host::rig::{Disk, MIB, Rig, Silent, name, on_this_machine};
 use crate::host::{Access, Owned, SubPath, When};
 use crate::layout::{Plugin, PodDirectory};
-use crate::rig::{Disk, MIB, Rig, Silent, name, on_this_machine};
 
 fn pod(rig: &Rig) -> PodDirectory {
     rig.layout.pod(&name("uid-1"))
@@ -83,6 +83,26 @@ fn memory_is_the_least_of_what_node_pod_and_volume_allow_node_24() {
     assert_eq!(memory_size(Some(8), Some(4), Some(6)), Some(4));
     assert_eq!(memory_size(Some(8), None, Some(0)), Some(8));
     assert_eq!(memory_size(None, None, None), None);
+}
+
+#[test]
+fn a_mount_point_is_cleaned_of_its_mounts_and_of_nothing_else_node_29_4() {
+    on_this_machine(|rig| async move {
+        let (point, file) = (rig.path("point"), rig.file("file", "kept"));
+        for _ in 0..2 {
+            rig.mount_tmpfs(&point).await;
+        }
+        clean_mount_point(&rig.host, &point).await.unwrap();
+        assert!(!point.exists());
+        clean_mount_point(&rig.host, &point).await.unwrap();
+        let bound = rig.file("bound", "");
+        rig.host.bind(&file, &bound, Access::ReadOnly).await.unwrap();
+        clean_mount_point(&rig.host, &bound).await.unwrap();
+        assert!(!bound.exists() && file.exists());
+        rig.file("content/data", "x");
+        assert!(clean_mount_point(&rig.host, &rig.path("content")).await.is_err());
+        assert!(rig.path("content/data").exists());
+    });
 }
 
 #[test]

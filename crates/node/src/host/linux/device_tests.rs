@@ -5,7 +5,7 @@ use std::fs;
 use linux::loopdev;
 
 use super::*;
-use crate::rig::{Disk, MIB, Rig, errno, on_this_machine};
+use crate::host::rig::{Disk, MIB, Rig, errno, on_this_machine};
 
 fn call(target: &Path, fs_type: &str, options: &[&str]) -> MountCall {
     MountCall {

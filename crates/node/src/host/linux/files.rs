@@ -167,37 +167,38 @@ pub(super) fn make_directory(call: &Call, mode: u32) -> Result<(), HostError> {
 
 /// Makes a directory, and those above it first if it cannot be made without.
 fn make_one(call: &Call, path: &Path, mode: u32) -> Result<(), HostError> {
-    match mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
+    let make = || match mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
         // The umask took a part of the mode away.
-        Ok(()) => chmod(path, Mode::from_raw_mode(mode)).map_err(|error| errno(call, error)),
+        Ok(()) => change_mode(path, mode),
         Err(Errno::EXIST) => Ok(()),
-        Err(Errno::NOENT) => {
-            let above = path.parent().ok_or_else(|| errno(call, Errno::NOENT))?;
+        Err(error) => Err(error),
+    };
+    match (make(), path.parent()) {
+        (Err(Errno::NOENT), Some(above)) => {
             make_one(call, above, mode)?;
-            match mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
-                Ok(()) => chmod(path, Mode::from_raw_mode(mode)).map_err(|error| errno(call, error)),
-                Err(Errno::EXIST) => Ok(()),
-                Err(error) => Err(errno(call, error)),
-            }
+            make().map_err(|error| errno(call, error))
         }
-        Err(error) => Err(errno(call, error)),
+        (answer, _) => answer.map_err(|error| errno(call, error)),
     }
 }
 
 pub(super) fn make_file(call: &Call, mode: u32) -> Result<(), HostError> {
     match mknodat(CWD, &call.path, FileType::RegularFile, Mode::from_raw_mode(mode), 0) {
-        Ok(()) => chmod(&call.path, Mode::from_raw_mode(mode)).map_err(|error| errno(call, error)),
+        Ok(()) => change_mode(&call.path, mode).map_err(|error| errno(call, error)),
         Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(errno(call, error)),
     }
 }
 
 pub(super) fn set_mode(call: &Call, mode: u32) -> Result<(), HostError> {
-    let fd = open(&call.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-    let fd = fd.map_err(|error| errno(call, error))?;
+    change_mode(&call.path, mode).map_err(|error| errno(call, error))
+}
+
+/// Follows no link at the end of the path, whoever puts one there.
+fn change_mode(path: &Path, mode: u32) -> Result<(), Errno> {
+    let fd = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     // A descriptor for the path alone opens no device and no pipe; its mode is changed through its entry in /proc.
-    let entry = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    chmod(entry, Mode::from_raw_mode(mode)).map_err(|error| errno(call, error))
+    chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), Mode::from_raw_mode(mode))
 }
 
 /// The new link takes the place of the old one in one step.

@@ -114,6 +114,10 @@ impl Isolation {
         Self { shared: Arc::new(shared), patience }
     }
 
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Makes a call on a thread of its own and waits for its answer until its deadline.
     pub(super) async fn run<T: Send + 'static>(
         &self,

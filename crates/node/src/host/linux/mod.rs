@@ -14,6 +14,7 @@ mod ownership;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use isolate::{Call, Isolation, Lane};
@@ -55,11 +56,12 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct LinuxHost {
     options: Options,
     isolation: Isolation,
+    table: Arc<mounting::Table>,
 }
 
 impl LinuxHost {
     pub fn new(options: Options) -> Self {
-        Self { options, isolation: Isolation::new(options.question) }
+        Self { options, isolation: Isolation::new(options.question), table: Arc::default() }
     }
 
     /// The paths that do not answer at the moment, and for how long.
@@ -120,7 +122,8 @@ impl LinuxHost {
 
 impl Host for LinuxHost {
     fn mounts(&self) -> Answer<'_, Mounts> {
-        self.ask("read", Path::new(mounting::TABLE), mounting::mounts)
+        let table = Arc::clone(&self.table);
+        self.ask("read", Path::new(mounting::TABLE), move |call| table.read(call))
     }
 
     fn find<'a>(&'a self, path: &'a Path) -> Answer<'a, Found> {

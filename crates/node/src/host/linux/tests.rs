@@ -11,9 +11,9 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 
 use super::*;
+use crate::host::rig::{Rig, Silent, errno, on_this_machine, with_silent_paths};
 use crate::host::{Kind, When};
 use crate::layout;
-use crate::rig::{Rig, Silent, errno, on_this_machine, with_silent_paths};
 use crate::volumes::release_corrupted;
 
 const RO: Access = Access::ReadOnly;
@@ -172,6 +172,26 @@ fn of_mounts_on_top_of_each_other_the_last_is_seen_and_unmounted_first() {
 }
 
 #[test]
+fn every_change_of_the_mounts_is_seen_at_once() {
+    on_this_machine(|rig| async move {
+        let (source, target) = (rig.dir("source"), rig.dir("target"));
+        for round in 0..200 {
+            let access = if round % 2 == 0 { RO } else { RW };
+            rig.host.bind(&source, &target, access).await.unwrap();
+            let mounts = rig.host.mounts().await.unwrap();
+            assert_eq!(mounts.at(&target).map(|mount| mount.read_only), Some(access == RO), "round {round}");
+            rig.host.unmount(&target, Force::No).await.unwrap();
+            assert!(!rig.is_mounted(&target).await, "round {round}");
+        }
+        rig.host.bind(&source, &target, RW).await.unwrap();
+        assert!(!rig.host.mounts().await.unwrap().at(&target).unwrap().read_only);
+        let flags = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
+        rustix::mount::mount_remount(&target, flags, "").unwrap();
+        assert!(rig.host.mounts().await.unwrap().at(&target).unwrap().read_only, "a remount is seen, too");
+    });
+}
+
+#[test]
 fn what_shows_the_same_is_found_node_29_2() {
     on_this_machine(|rig| async move {
         let (source, target) = (rig.dir("source/sub"), rig.dir("target"));
@@ -311,7 +331,7 @@ fn a_mount_call_is_mount_8_and_says_what_it_said_node_29_3() {
 }
 
 #[test]
-fn a_busy_mount_is_refused_and_said_to_be_busy() {
+fn a_busy_mount_is_refused_and_said_to_be_busy_node_29_4() {
     on_this_machine(|rig| async move {
         let point = rig.path("point");
         rig.mount_tmpfs(&point).await;
@@ -447,6 +467,15 @@ fn a_mount_whose_server_died_is_corrupted_and_is_unmounted_like_any_other_node_2
         assert!(rig.host.remove_tree(&rig.path("volume")).await.is_err());
         rig.host.unmount(&silent.point, Force::No).await.unwrap();
         assert_eq!(rig.host.find(&silent.point).await.unwrap(), Found::Directory);
+    });
+}
+
+#[test]
+fn a_walk_over_a_volume_that_does_not_answer_ends_node_14() {
+    with_silent_paths(|rig| async move {
+        let Some(silent) = Silent::mount(rig.path("silent")) else { return };
+        let walk = Ownership { root: silent.point.clone(), group: 1, access: RW, when: When::Always };
+        assert!(rig.host.own(&walk, &|_| {}).await.unwrap_err().is_hung());
     });
 }
 
