@@ -93,7 +93,8 @@ impl Tenant {
 
     async fn make_claim(&mut self) {
         let name = format!("claim-{}", self.random.below(CLAIMS));
-        let mode = *self.random.pick(&["ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"]).unwrap_or(&"");
+        let mode =
+            *self.random.pick(&["ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"]).unwrap_or(&"");
         let volume_mode = if self.random.below(4) == 0 { "Block" } else { "Filesystem" };
         let claim = json!({
             "apiVersion": "v1", "kind": Kind::CLAIM.kind, "metadata": {"name": name, "namespace": NAMESPACE},
@@ -138,9 +139,9 @@ impl Tenant {
 
     fn is_block(&self, claim: &str) -> bool {
         let key = Key::namespaced(NAMESPACE, claim);
-        self.eyes.storage.look_at(|truth| {
-            truth.claims.get(&key).is_some_and(|claim| claim.mode == api::VolumeMode::Block)
-        })
+        self.eyes
+            .storage
+            .look_at(|truth| truth.claims.get(&key).is_some_and(|claim| claim.mode == api::VolumeMode::Block))
     }
 
     async fn delete_pod(&mut self) {
@@ -199,4 +200,3 @@ impl Tenant {
         }
     }
 }
-
