@@ -140,6 +140,8 @@ impl Agent {
         let probed: Vec<_> = probes.buffered(AT_ONCE).collect().await;
         for (id, pod, mounted, found) in probed {
             let held = match (mounted, found) {
+                // A driver need not mount anything for the machine; what it does not mount cannot break.
+                (false, _) if pod.is_none() => continue,
                 (false, _) => Held::Maybe(lifecycle::node::Origin::Seen),
                 (true, Some(Found::Corrupted { .. })) => Held::Corrupted,
                 // A path that does not answer may answer later: nothing is known about it now.
@@ -154,7 +156,10 @@ impl Agent {
         let world = self.world();
         let mut paths = Vec::new();
         for (id, entry) in &world.actual {
-            let What::Csi { shape: Shape::Filesystem | Shape::Inline, .. } = &entry.what else { continue };
+            let What::Csi { driver, handle, shape: Shape::Filesystem | Shape::Inline } = &entry.what else { continue };
+            if entry.device == Held::Yes {
+                paths.push((id.clone(), None, self.options.layout.staged(driver, handle).mount()));
+            }
             for (pod, held) in &entry.pods {
                 if held.held == Held::Yes
                     && let Some(path) = self.published_path(entry, pod, &held.spec)
