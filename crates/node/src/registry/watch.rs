@@ -84,6 +84,8 @@ struct Watcher<'a> {
     /// `None` if the kernel gives none: then only walks find anything.
     events: Option<AsyncFd<OwnedFd>>,
     directories: BTreeMap<i32, PathBuf>,
+    /// The directory above the root. The root itself does not tell of its end while somebody's socket in it is open.
+    above: Option<i32>,
     known: BTreeMap<PathBuf, Identity>,
 }
 
@@ -104,6 +106,7 @@ impl<'a> Watcher<'a> {
             tell,
             events: events.ok(),
             directories: BTreeMap::new(),
+            above: None,
             known: BTreeMap::new(),
         }
     }
@@ -113,6 +116,7 @@ impl<'a> Watcher<'a> {
         if let Err(error) = DirBuilder::new().recursive(true).mode(MODE).create(&self.root) {
             tracing::warn!(%error, directory = %self.root.display(), "cannot make the directory of plugin sockets");
         }
+        self.look_above();
         let mut found = BTreeMap::new();
         self.collect(&self.root.clone(), 0, &mut found);
         let gone: Vec<PathBuf> = self.known.keys().filter(|path| !found.contains_key(*path)).cloned().collect();
@@ -124,6 +128,12 @@ impl<'a> Watcher<'a> {
         for (identity, path) in new {
             self.find(path, identity);
         }
+    }
+
+    fn look_above(&mut self) {
+        let (Some(events), Some(above)) = (&self.events, self.root.parent()) else { return };
+        let wanted = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
+        self.above = inotify::add_watch(events.get_ref(), above, wanted | WatchFlags::ONLYDIR).ok();
     }
 
     /// Watches a directory and all below it, and notes their sockets.
@@ -205,6 +215,15 @@ impl<'a> Watcher<'a> {
         if event.flags.contains(ReadFlags::IGNORED) {
             let gone = self.directories.remove(&event.directory);
             return if gone.is_some_and(|path| path == self.root) { Heard::LostCount } else { Heard::Everything };
+        }
+        if self.above == Some(event.directory) {
+            if event.name.as_deref().map(Path::as_os_str) != self.root.file_name() {
+                return Heard::Everything;
+            }
+            if event.flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
+                self.lose(&self.root.clone());
+            }
+            return Heard::LostCount;
         }
         let Some(directory) = self.directories.get(&event.directory).cloned() else { return Heard::Everything };
         let Some(name) = event.name else {
