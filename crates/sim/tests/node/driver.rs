@@ -10,6 +10,7 @@ use sim::driver::{Model, NodeSide};
 use tonic::service::Routes;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
+use v1::controller_server::ControllerServer;
 use v1::identity_server::IdentityServer;
 use v1::node_client::NodeClient;
 use v1::node_server::{Node, NodeServer};
@@ -94,6 +95,7 @@ impl Dial for Door {
             let Connection { channel, lost } = self.side.dial().await?;
             let guarded = Guarded { doorman: self.doorman.clone(), channel };
             let routes = Routes::new(IdentityServer::new(self.model.clone())).add_service(NodeServer::new(guarded));
+            let routes = routes.add_service(ControllerServer::new(self.model.clone()));
             Ok(Connection { channel: csi::in_memory(routes), lost })
         })
     }

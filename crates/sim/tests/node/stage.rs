@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use sim::driver::{Habits, Model, State};
 use sim::faults::{Fair, Fates};
 use sim::machine::{HostFates, Machine, ModelHost};
-use sim::{Ended, Process, Seed, Setup, World, simulate};
+
+use sim::{Ended, Journal, Process, Seed, Setup, World, simulate};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -77,6 +78,7 @@ pub(crate) struct Rig {
     pub(crate) drivers: Drivers,
     registered: Arc<Mutex<Option<Registered>>>,
     life: watch::Sender<Life>,
+    journal: Journal,
 }
 
 struct BoxedHost(Box<dyn HostFates>);
@@ -116,6 +118,7 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
             drivers: Drivers::default(),
             registered: Arc::default(),
             life: watch::Sender::new(Life::Runs),
+            journal: world.journal().clone(),
         };
         rig.create(Kind::NODE, json!({"metadata": {"name": NODE}})).await;
         if let Some(spec) = csi_driver {
@@ -219,6 +222,26 @@ impl Rig {
         deleted.expect("the server takes it");
     }
 
+    /// Ends a pod at once, as somebody does who forces it away while no agent runs.
+    pub(crate) async fn end_pod(&self, name: &str) {
+        let ended = self.client.delete_now::<api::Pod>(&key(name), &Default::default()).await;
+        ended.expect("the server takes it");
+    }
+
+    /// Where a volume is staged.
+    pub(crate) fn staged_directory(&self, volume: &str) -> PathBuf {
+        let driver = node::layout::Name::new(self.model.name()).expect("a good name");
+        Layout::new(ROOT).expect("a good path").staged(&driver, volume).directory().to_owned()
+    }
+
+    /// Whose a path is.
+    pub(crate) fn owner(&self, path: &std::path::Path) -> Option<u32> {
+        self.machine.with_kernel(|kernel| match kernel.look(path) {
+            Ok(Some(sim::machine::Node::Directory(owner))) => Some(owner.group),
+            _ => None,
+        })
+    }
+
     pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
         let page = self.client.list::<Value>(Kind::EVENT, &Selection::default(), 0, None).await;
         let events = page.expect("the server lists").items;
@@ -234,6 +257,15 @@ impl Rig {
         };
         if timeout(Duration::from_secs(900), wait).await.is_err() {
             let mounts: Vec<_> = self.mounts();
+            // What the user did is in the test.
+            let told = |line: &&String| !line.contains(" user ") && !line.contains("BOOKMARK");
+            for line in self.journal.lines().iter().filter(told) {
+                eprintln!("{line}");
+            }
+            let pods = self.client.list::<Value>(Kind::POD, &Selection::default(), 0, None).await;
+            for pod in pods.expect("the server lists").items {
+                eprintln!("{}: {}", pod["metadata"]["name"], pod["status"]["conditions"]);
+            }
             panic!("never happened: {what}; calls {:?}; mounts {mounts:?}", self.doorman.calls());
         }
     }
@@ -324,7 +356,12 @@ impl Rig {
     /// The mount points below the agent's root.
     pub(crate) fn mounts(&self) -> Vec<PathBuf> {
         let mounts = self.machine.with_kernel(|kernel| kernel.mounts());
-        mounts.0.iter().map(|mount| mount.point.clone()).filter(|point| *point != *ROOT).collect()
+        mounts
+            .0
+            .iter()
+            .map(|mount| mount.point.clone())
+            .filter(|point| point.starts_with(ROOT) && *point != *ROOT)
+            .collect()
     }
 
     pub(crate) fn is_mounted(&self, uid: &str, volume: &str) -> bool {
@@ -360,7 +397,7 @@ impl Rig {
             node["status"]["volumesInUse"].as_array().is_some_and(|used| used.contains(&json!(unique)))
         })
         .await;
-        self.model.tamper(|state| {
+        let given = self.model.tamper(|state| {
             let request = ::csi::v1::ControllerPublishVolumeRequest {
                 volume_id: volume.to_owned(),
                 node_id: NODE.to_owned(),
@@ -372,7 +409,7 @@ impl Rig {
         let name = attachment_name(self.model.name(), volume, NODE);
         let spec = json!({"attacher": self.model.name(), "nodeName": NODE, "source": {"persistentVolumeName": volume}});
         self.create(Kind::ATTACHMENT, json!({"metadata": {"name": name}, "spec": spec})).await;
-        let attached = json!({"attached": true, "attachmentMetadata": {"lun": "7"}});
+        let attached = json!({"attached": true, "attachmentMetadata": given.publish_context});
         self.patch_status(Kind::ATTACHMENT, &Key::cluster(&name), attached).await;
         let listed = json!({"volumesAttached": [{"name": unique, "devicePath": ""}]});
         self.patch_status(Kind::NODE, &node, listed).await;

@@ -29,6 +29,8 @@ fn agent(ended: &Ended) -> Start {
         let ended = ended.clone();
         Box::pin(async move {
             let stop = Stop::never();
+            // Whatever the scenario begins with is there when the agent comes.
+            sleep(Duration::from_secs(1)).await;
             let keeping = async {
                 if let Err(MachineError::Kept { holder, .. }) = machine.run(&stop).await {
                     *ended.lock().expect("nobody panicked") = Some(holder);
@@ -117,6 +119,21 @@ fn a_node_that_a_kubelet_keeps_is_refused_and_nothing_of_it_is_written() {
         assert_eq!(ended.lock().expect("nobody panicked").as_deref(), Some(NODE));
         let node = stage.user.our(Kind::NODE).await;
         assert!(ready(&node).is_null() && node["metadata"]["labels"]["kubernetes.io/os"].is_null(), "{node}");
+    });
+}
+
+#[test]
+fn a_kubelet_that_starts_later_ends_the_agent() {
+    let ended = Ended::default();
+    play(&agent(&ended), async |stage: &Stage| {
+        stage.user.until("ready", async || ready(&stage.user.our(Kind::NODE).await)["status"] == "True").await;
+        for second in 0..12 {
+            let renewed = format!("2027-01-01T00:01:{second:02}.000000Z");
+            let taken = json!({"spec": {"holderIdentity": NODE, "renewTime": renewed}});
+            stage.user.patch(Kind::LEASE, &lease(), taken).await;
+            sleep(Duration::from_secs(10)).await;
+        }
+        assert_eq!(ended.lock().expect("nobody panicked").as_deref(), Some(NODE));
     });
 }
 

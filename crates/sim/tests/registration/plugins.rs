@@ -275,10 +275,57 @@ impl Node for Driver {
         }))
     }
 
+    async fn node_stage_volume(
+        &self,
+        _: Request<v1::NodeStageVolumeRequest>,
+    ) -> Result<Response<v1::NodeStageVolumeResponse>, Status> {
+        Err(no_volumes())
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        _: Request<v1::NodeUnstageVolumeRequest>,
+    ) -> Result<Response<v1::NodeUnstageVolumeResponse>, Status> {
+        Err(no_volumes())
+    }
+
+    async fn node_publish_volume(
+        &self,
+        _: Request<v1::NodePublishVolumeRequest>,
+    ) -> Result<Response<v1::NodePublishVolumeResponse>, Status> {
+        Err(no_volumes())
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        _: Request<v1::NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<v1::NodeUnpublishVolumeResponse>, Status> {
+        Err(no_volumes())
+    }
+
+    async fn node_get_volume_stats(
+        &self,
+        _: Request<v1::NodeGetVolumeStatsRequest>,
+    ) -> Result<Response<v1::NodeGetVolumeStatsResponse>, Status> {
+        Err(no_volumes())
+    }
+
+    async fn node_expand_volume(
+        &self,
+        _: Request<v1::NodeExpandVolumeRequest>,
+    ) -> Result<Response<v1::NodeExpandVolumeResponse>, Status> {
+        Err(no_volumes())
+    }
+
     async fn node_get_capabilities(
         &self,
         _: Request<v1::NodeGetCapabilitiesRequest>,
     ) -> Result<Response<v1::NodeGetCapabilitiesResponse>, Status> {
         Ok(Response::new(v1::NodeGetCapabilitiesResponse::default()))
     }
+}
+
+/// Registration is all that is played here.
+fn no_volumes() -> Status {
+    Status::unimplemented("this driver has no volumes")
 }
