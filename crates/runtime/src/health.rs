@@ -194,7 +194,8 @@ impl Server {
             return response;
         }
         let Some(rest) = path.strip_prefix("/healthz") else {
-            let metrics = if self.metrics_path.is_empty() { String::new() } else { format!("{} or ", self.metrics_path) };
+            let metrics =
+                if self.metrics_path.is_empty() { String::new() } else { format!("{} or ", self.metrics_path) };
             return text(StatusCode::NOT_FOUND, format!("not found; try {metrics}/healthz\n"));
         };
         let name = rest.strip_prefix('/').filter(|name| !name.is_empty());

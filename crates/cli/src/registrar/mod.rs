@@ -199,7 +199,9 @@ async fn untaint(args: &Args, node: String, driver: &Driver, stop: &Stop) -> any
     let options = startup::Options { node, driver: facts.name.clone(), taints };
     let remover = Remover::new(&process.context, options);
     let remover = &remover;
-    process.run_until(&process::no_endpoint(), Lead::Always, stop, |stop| async move { remover.run(&stop).await }).await?;
+    process
+        .run_until(&process::no_endpoint(), Lead::Always, stop, |stop| async move { remover.run(&stop).await })
+        .await?;
     // The registrar has the last word.
     std::future::pending().await
 }

@@ -112,8 +112,7 @@ fn node_31_15_what_somebody_else_takes_off_is_put_back() {
         stage.user.patch(Kind::CSI_NODE, &key, json!({"spec": {"drivers": []}})).await;
         stage.user.patch(Kind::NODE, &key, json!({"metadata": {"labels": {"zone": null}, "annotations": null}})).await;
         let back = async || {
-            stage.user.our(Kind::NODE).await["metadata"]["labels"]["zone"] == "a"
-                && stage.user.listed().await == ["d"]
+            stage.user.our(Kind::NODE).await["metadata"]["labels"]["zone"] == "a" && stage.user.listed().await == ["d"]
         };
         stage.user.until("it is back", back).await;
     });

@@ -86,7 +86,8 @@ fn the_status_of_others_is_left_alone_and_the_lease_is_renewed() {
         assert_eq!(node["status"]["capacity"], json!({"pods": "5"}));
         assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(2));
         let since = ready(&node)["lastTransitionTime"].clone();
-        let renewed = async || stage.user.get(Kind::LEASE, &lease()).await.unwrap_or_default()["spec"]["renewTime"].clone();
+        let renewed =
+            async || stage.user.get(Kind::LEASE, &lease()).await.unwrap_or_default()["spec"]["renewTime"].clone();
         let first = renewed().await;
         sleep(Duration::from_secs(700)).await;
         assert_ne!(renewed().await, first);
@@ -98,7 +99,10 @@ fn the_status_of_others_is_left_alone_and_the_lease_is_renewed() {
 
 async fn foreign_lease(stage: &Stage) {
     let spec = json!({"holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": "2027-01-01T00:00:00.000000Z"});
-    stage.user.create(Kind::LEASE, json!({"metadata": {"name": NODE, "namespace": "kube-node-lease"}, "spec": spec})).await;
+    stage
+        .user
+        .create(Kind::LEASE, json!({"metadata": {"name": NODE, "namespace": "kube-node-lease"}, "spec": spec}))
+        .await;
 }
 
 #[test]

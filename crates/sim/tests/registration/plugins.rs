@@ -88,8 +88,7 @@ impl Shelf {
             limit: 0,
             failing: VecDeque::new(),
         };
-        let driver =
-            Driver { state: Arc::new(Mutex::new(state)), up: watch::Sender::new(true), log: self.log.clone() };
+        let driver = Driver { state: Arc::new(Mutex::new(state)), up: watch::Sender::new(true), log: self.log.clone() };
         self.shelves().drivers.insert(endpoint.to_owned(), driver.clone());
         driver
     }

@@ -1,7 +1,7 @@
 //! One socket after another: spec node 3.3 to 3.5, 31 #11 #14 #31, 32 #1 to #4.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::{Key, Kind, Node};
@@ -33,7 +33,9 @@ fn node_32_1_3_4_info_then_node_then_csinode_then_registered() {
         let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
         stage.user.until("registered", async || socket.is_registered()).await;
         let log = stage.log();
-        let at = |words: &str| log.iter().rposition(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {log:?}"));
+        let at = |words: &str| {
+            log.iter().rposition(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {log:?}"))
+        };
         assert!(at("NodeGetInfo") < at("PATCH /api/v1/nodes/node-1"), "{log:?}");
         assert!(at("PATCH /api/v1/nodes/node-1") < at("PATCH /apis/storage.k8s.io/v1/csinodes/node-1"), "{log:?}");
         assert!(at("PATCH /apis/storage.k8s.io/v1/csinodes/node-1") < at("Notify(true)"), "{log:?}");

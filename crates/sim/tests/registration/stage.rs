@@ -131,7 +131,12 @@ pub(crate) fn play(start: &Start, scenario: impl AsyncFnOnce(&Stage) + Send) {
 }
 
 /// Plays a scenario with these fates in the process' first life, and none in the next ones.
-pub(crate) fn play_with(start: &Start, fates: impl Fates + 'static, log: &Log, scenario: impl AsyncFnOnce(&Stage) + Send) {
+pub(crate) fn play_with(
+    start: &Start,
+    fates: impl Fates + 'static,
+    log: &Log,
+    scenario: impl AsyncFnOnce(&Stage) + Send,
+) {
     let played = simulate(Seed(1), Setup::default(), async |world: World| {
         let desk = world.component("user", Fair);
         let user = User { client: Process::new(&world, &desk, 0).context.client };
