@@ -149,7 +149,7 @@ async fn node_32_1_3_a_driver_is_registered_survives_everything_and_leaves() {
     assert_eq!(csi_node["spec"]["drivers"][0]["name"], NAME);
     let node = agent.get("/api/v1/nodes/node-1").await;
     let ids =
-        node["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"].as_str().unwrap_or_default().to_owned();
+        node["metadata"]["annotations"][api::keys::annotation::NODE_IDS.text()].as_str().unwrap_or_default().to_owned();
     assert_eq!(ids, format!(r#"{{"{NAME}":"{}"}}"#, crate::rig::NODE));
     let shown = agent.metrics.encode();
     assert!(
