@@ -37,7 +37,12 @@ impl Agent {
             let began = Instant::now();
             let ended = self.act(&id, &step, &view).await;
             self.metrics.operated(&view.what, &step, ended.is_ok(), began.elapsed());
+            let failed = ended.is_err();
             self.settle(&id, &step, &view, ended);
+            if failed && matches!(step, Step::Publish(_) | Step::Republish(_)) {
+                // What the volume is staged on may have died.
+                self.inspect_volume(&id).await;
+            }
             if let Step::Unpublish(pod) = &step {
                 self.clear_if_orphaned(pod).await;
             }

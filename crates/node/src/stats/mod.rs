@@ -125,8 +125,18 @@ impl Agent {
 
     /// Looks at every mount that should live: one that is dead is made anew, one that is gone is asked for again.
     pub(crate) async fn inspect_mounts(&self) {
+        self.inspect(None).await;
+    }
+
+    /// The same for one volume, about which something failed.
+    pub(crate) async fn inspect_volume(&self, id: &VolumeId) {
+        self.inspect(Some(id)).await;
+    }
+
+    async fn inspect(&self, only: Option<&VolumeId>) {
         let Ok(mounts) = self.host.mounts().await else { return };
-        let paths = self.living();
+        let mut paths = self.living();
+        paths.retain(|(id, _, _)| only.is_none_or(|only| only == id));
         let probes = stream::iter(paths).map(|(id, pod, path)| {
             let mounted = mounts.at(&path).is_some();
             async move {
@@ -139,13 +149,13 @@ impl Agent {
         });
         let probed: Vec<_> = probes.buffered(AT_ONCE).collect().await;
         for (id, pod, mounted, found) in probed {
-            let held = match (mounted, found) {
-                // A driver need not mount anything for the machine; what it does not mount cannot break.
-                (false, _) if pod.is_none() => continue,
-                (false, _) => Held::Maybe(lifecycle::node::Origin::Seen),
-                (true, Some(Found::Corrupted { .. })) => Held::Corrupted,
+            let held = match (mounted, found, &pod) {
+                (false, _, Some(_)) => Held::Maybe(lifecycle::node::Origin::Seen),
+                // A driver need not mount anything to stage a volume.
+                (false, _, None) => continue,
+                (true, Some(Found::Corrupted { .. }), _) => Held::Corrupted,
                 // A path that does not answer may answer later: nothing is known about it now.
-                (true, Some(_) | None) => continue,
+                (true, Some(_) | None, _) => continue,
             };
             self.demote(&id, pod.as_ref(), held);
         }
