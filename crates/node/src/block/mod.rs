@@ -45,7 +45,7 @@ impl Agent {
             Step::Expand(_) => self.expand(step, view).await,
             Step::Unpublish(pod) => self.unmap_block(pod, view).await.map(|()| Effect::default()),
             Step::Unstage => self.unstage_block(view).await.map(|()| Effect::default()),
-            Step::Forget => Ok(Effect::default()),
+            Step::Forget => self.forget_block(view).await.map(|()| Effect::default()),
         }
     }
 
@@ -115,6 +115,8 @@ impl Agent {
         let asked = self.ask(&view.what, AT)?;
         let details = self.details(wish, AT).await?;
         self.keep_block(wish, &place.block).await?;
+        // A driver may still be at it when this agent and the pod are gone (node 30 #9).
+        block::announce(&*self.host, &place.mapping()).await.map_err(Failure::host(AT))?;
         self.publish_block(wish, view, &place).await?;
         let mapped = block::map(&*self.host, &place.mapping()).await;
         mapped.map_err(|error| Failure::after_mount(AT, error))?;
@@ -170,7 +172,7 @@ impl Agent {
         let (_, handle, block) = self.block_of_view(view)?;
         let asked = self.ask(&view.what, AT)?;
         let uncertain = |error: HostError| Failure::of(Class::Uncertain, AT, error);
-        block::unmap(&*self.host, &place.mapping()).await.map_err(uncertain)?;
+        block::release(&*self.host, &place.mapping()).await.map_err(uncertain)?;
         let target = block.publish(&place.pod);
         let request = v1::NodeUnpublishVolumeRequest { volume_id: handle.to_owned(), target_path: text(&target) };
         let answer = asked.driver.node_unpublish_volume(request, self.options.timeout).await;
@@ -181,7 +183,14 @@ impl Agent {
             return Err(Failure::of(Class::Uncertain, AT, message));
         }
         // What the driver left of its file is empty: it is no mount any more.
-        self.host.remove_file(&target).await.map_err(uncertain)
+        self.host.remove_file(&target).await.map_err(uncertain)?;
+        self.host.remove_file(&place.block.mapped(&place.pod)).await.map_err(uncertain)
+    }
+
+    /// Drivers that do not stage leave nothing to unstage, but metadata; and so does what failed before it was staged.
+    async fn forget_block(&self, view: &View) -> Result<(), Failure> {
+        let (_, _, block) = self.block_of_view(view)?;
+        self.clear_block(&block).await.map_err(|error| Failure::of(Class::Uncertain, Stage::UnmountDevice, error))
     }
 
     async fn unstage_block(&self, view: &View) -> Result<(), Failure> {

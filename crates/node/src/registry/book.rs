@@ -143,8 +143,7 @@ impl Book {
 
     /// At the revision that was seen: its owner may have been set right meanwhile.
     async fn delete(&self, csi_node: &CsiNode) -> Result<(), Error> {
-        let deleted =
-            self.context.client.delete::<CsiNode>(&self.key, &Preconditions::unchanged(&csi_node.meta)).await;
+        let deleted = self.context.client.delete::<CsiNode>(&self.key, &Preconditions::unchanged(&csi_node.meta)).await;
         match deleted {
             Ok(runtime::client::Deleted::Gone) => self.context.gone::<CsiNode>(&csi_node.meta),
             Ok(runtime::client::Deleted::Pending(object)) => drop(self.context.cache::<CsiNode>().wrote(object)),

@@ -14,8 +14,12 @@ use super::watch;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sighting {
     /// A socket is there that was not, or another one is there in its place.
-    Found { socket: String },
-    Gone { socket: String },
+    Found {
+        socket: String,
+    },
+    Gone {
+        socket: String,
+    },
 }
 
 /// Whoever is told.

@@ -234,4 +234,3 @@ impl State {
         of_seen.chain(of_left).collect()
     }
 }
-

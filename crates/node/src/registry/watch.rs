@@ -99,13 +99,7 @@ impl<'a> Watcher<'a> {
         let events = open().inspect_err(|error| {
             tracing::warn!(%error, directory = %root.display(), "no inotify; the directory is walked every two seconds");
         });
-        Self {
-            root: root.to_owned(),
-            tell,
-            events: events.ok(),
-            directories: BTreeMap::new(),
-            known: BTreeMap::new(),
-        }
+        Self { root: root.to_owned(), tell, events: events.ok(), directories: BTreeMap::new(), known: BTreeMap::new() }
     }
 
     /// Compares what is there with what was told.
@@ -269,7 +263,10 @@ impl<'a> Watcher<'a> {
     }
 }
 
-#[allow(deprecated, reason = "its successor is unsafe for the sake of types whose descriptor may change; an OwnedFd's never does")]
+#[allow(
+    deprecated,
+    reason = "its successor is unsafe for the sake of types whose descriptor may change; an OwnedFd's never does"
+)]
 fn open() -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)
 }

@@ -91,7 +91,10 @@ mod tests {
 
     #[test]
     fn architectures_have_the_names_that_selectors_use() {
-        assert_eq!((architecture("x86_64"), architecture("aarch64"), architecture("riscv64")), ("amd64", "arm64", "riscv64"));
+        assert_eq!(
+            (architecture("x86_64"), architecture("aarch64"), architecture("riscv64")),
+            ("amd64", "arm64", "riscv64")
+        );
         assert_eq!(Facts::read().labels("n").len(), 3);
     }
 }

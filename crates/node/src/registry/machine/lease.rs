@@ -46,18 +46,26 @@ impl NodeLease {
         let mut watched: Option<(Lease, Instant)> = None;
         loop {
             match self.read().await {
-                Ok(Live::Found(lease)) if keeper(Live::Found(lease.clone()).lookup(), &self.holder) == Keeper::Another => {
+                Ok(Live::Found(lease))
+                    if keeper(Live::Found(lease.clone()).lookup(), &self.holder) == Keeper::Another =>
+                {
                     match &watched {
                         Some((first, since)) if first.meta.revision == lease.meta.revision => {
                             let patience = u64::try_from(lease.seconds).unwrap_or(0).max(SECONDS);
                             if since.elapsed() >= Duration::from_secs(patience) {
-                                tracing::info!(holder = &*lease.holder, "the node's lease has expired and is taken over");
+                                tracing::info!(
+                                    holder = &*lease.holder,
+                                    "the node's lease has expired and is taken over"
+                                );
                                 return Ok(());
                             }
                         }
                         Some(_) => return Err(self.kept_by(&lease)),
                         None => {
-                            tracing::info!(holder = &*lease.holder, "somebody looked after this node; watching whether he still does");
+                            tracing::info!(
+                                holder = &*lease.holder,
+                                "somebody looked after this node; watching whether he still does"
+                            );
                             watched = Some((Lease::clone(&lease), Instant::now()));
                         }
                     }

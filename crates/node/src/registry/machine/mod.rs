@@ -233,7 +233,9 @@ impl Machine {
         let mut status = self.options.facts.missing_in(&self.options.node, &whole["status"]);
         let now = self.context.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let (value, reason, message) = match said {
-            Said::Ready => ("True", "OrlopReady", "volumes are made ready here; this agent runs no containers".to_owned()),
+            Said::Ready => {
+                ("True", "OrlopReady", "volumes are made ready here; this agent runs no containers".to_owned())
+            }
             Said::NotReady { why } => ("False", "OrlopNotReady", why.clone()),
         };
         let mut condition = json!({"type": "Ready", "status": value, "reason": reason, "message": message,
