@@ -8,7 +8,7 @@ use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use lifecycle::Notice;
 use lifecycle::attach::attachment_name;
 use lifecycle::node::because::Stage;
-use lifecycle::node::{Class, Step};
+use lifecycle::node::{Class, Held, Step};
 use lifecycle::outcome::Call;
 
 use crate::Agent;
@@ -116,8 +116,11 @@ impl Agent {
         let details = self.details(wish, AT).await?;
         self.keep_block(wish, &place.block).await?;
         // A driver may still be at it when this agent and the pod are gone (node 30 #9).
-        block::announce(&*self.host, &place.mapping()).await.map_err(Failure::host(AT))?;
-        self.publish_block(wish, view, &place).await?;
+        let announced = block::announce(&*self.host, &place.mapping()).await;
+        announced.map_err(|error| Failure::of(Class::Uncertain, AT, error))?;
+        if let Err(failure) = self.publish_block(wish, view, &place).await {
+            return Err(self.withdraw(failure, view.held(wish.pod.uid()), &place).await);
+        }
         let mapped = block::map(&*self.host, &place.mapping()).await;
         mapped.map_err(|error| Failure::after_mount(AT, error))?;
         for path in [place.block.map(), place.link.clone()] {
@@ -127,6 +130,17 @@ impl Agent {
         }
         let grown = self.expand_before_use(wish, &details, &asked).await?;
         Ok(Effect { republish: self.republish_at(wish), ..grown })
+    }
+
+    /// What was surely not published is not announced any more.
+    async fn withdraw(&self, failure: Failure, before: Held, place: &Place) -> Failure {
+        if failure.seen || !before.after_failure(failure.class).is_none() {
+            return failure;
+        }
+        match self.host.remove_file(&place.block.mapped(&place.pod)).await {
+            Ok(()) => failure,
+            Err(error) => Failure::of(Class::Uncertain, failure.stage, format!("{}; {error}", failure.message)),
+        }
     }
 
     async fn publish_block(&self, wish: &Wish, view: &View, place: &Place) -> Result<(), Failure> {
