@@ -1,8 +1,9 @@
 //! `cargo xtask sim`: builds the simulator as fast code and lives through as many worlds as wanted.
 
-use std::process::Command;
-
 use anyhow::{Context as _, bail};
+use tokio::process::Command;
+
+use crate::conformance::{Profile, build};
 
 /// The kinds of worlds.
 const KINDS: [&str; 2] = ["storage", "nodes"];
@@ -27,15 +28,8 @@ pub(crate) struct Args {
     rest: Vec<String>,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let built = Command::new("cargo")
-        .args(["build", "--package", "orlop-sim", "--bin", "orlop-sim", "--profile", "sim"])
-        .current_dir(crate::root())
-        .status()
-        .context("starting cargo")?;
-    if !built.success() {
-        bail!("building the simulator: {built}");
-    }
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    build(Profile::Checked).await?;
     let kinds: Vec<&str> = match (&args.world, args.seed) {
         (Some(kind), _) => vec![kind],
         (None, Some(_)) => vec![KINDS[0]],
@@ -48,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Some(seed) => command.args(["--seed", &seed.to_string()]),
             None => command.args(["--seeds", &args.seeds.to_string(), "--from", &args.from.to_string()]),
         };
-        let status = command.args(&args.rest).status().context("starting the simulator")?;
+        let status = command.args(&args.rest).kill_on_drop(true).status().await.context("starting the simulator")?;
         if !status.success() {
             bail!("orlop-sim: {status}");
         }

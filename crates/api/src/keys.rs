@@ -51,6 +51,10 @@ pub const YES: &str = "yes";
 pub mod annotation {
     use super::Annotation;
 
+    /// On a pod that stands for a machine: the path there.
+    pub const HOST_MOUNT_PATH: Annotation = Annotation("orlop.dev/host-mount-path");
+    /// On a pod that stands for a machine: its node.
+    pub const HOST_MOUNT_NODE: Annotation = Annotation("orlop.dev/host-mount-node");
     /// The first binding of a claim finished. Presence only.
     pub const BIND_COMPLETED: Annotation = Annotation("pv.kubernetes.io/bind-completed");
     /// The pointer on this object was chosen by the system, not by a user. Presence only.
@@ -112,6 +116,8 @@ pub mod annotation {
 pub mod finalizer {
     use super::Finalizer;
 
+    /// A machine shows the pod's volume at a path of its own: `orlop umount` takes it off.
+    pub const HOST_MOUNT: Finalizer = Finalizer("orlop.dev/host-mount");
     pub const PVC_PROTECTION: Finalizer = Finalizer("kubernetes.io/pvc-protection");
     pub const PV_PROTECTION: Finalizer = Finalizer("kubernetes.io/pv-protection");
     pub const VAC_PROTECTION: Finalizer = Finalizer("kubernetes.io/vac-protection");
@@ -146,6 +152,8 @@ pub mod label {
     pub const INTENTS: Label = Label("orlop.dev/intents");
     /// Of several provisioners of one name, one per node: which one.
     pub const INTENTS_INSTANCE: Label = Label("orlop.dev/intents-instance");
+    /// On a pod that stands for a machine: `orlop mount` made it, for one path.
+    pub const HOST_MOUNT: Label = Label("orlop.dev/host-mount");
 }
 
 /// Parameters of a StorageClass (spec sidecars 2.7). The secret kinds are stems: `-name` and `-namespace` follow.

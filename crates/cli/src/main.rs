@@ -8,7 +8,11 @@ mod data;
 mod demo;
 mod driver;
 mod explain;
+mod livenessprobe;
+mod mount;
+mod node;
 mod process;
+mod registrar;
 mod scheduler;
 mod sidecar;
 mod stack;
@@ -38,15 +42,30 @@ enum Command {
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
     Sidecar(Box<sidecar::Args>),
+    Registrar(Box<registrar::Args>),
+    Livenessprobe(Box<livenessprobe::Args>),
     Controllers(Box<controllers::Args>),
+    Node(Box<node::Args>),
     Bench(bench::Args),
     Scheduler(Box<scheduler::Args>),
     Explain(explain::Args),
+    Mount(Box<mount::MountArgs>),
+    Umount(Box<mount::UmountArgs>),
     FreezeGuard(driver::GuardArgs),
 }
 
 fn main() -> ExitCode {
-    match Orlop::parse().command {
+    let given: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let line = match mount::helper_arguments(&given) {
+        None => given,
+        Some(Ok(line)) => line,
+        Some(Err(wrong)) => {
+            eprintln!("orlop: {wrong}");
+            // What mount(8) takes for wrong usage.
+            return ExitCode::from(1);
+        }
+    };
+    match Orlop::parse_from(line).command {
         Command::Demo(args) => demo::run(*args),
         Command::Up(args) => up::run(*args),
         Command::Api(args) => api::run(args),
@@ -57,10 +76,15 @@ fn main() -> ExitCode {
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
         Command::Sidecar(args) => sidecar::run(*args),
+        Command::Registrar(args) => registrar::run(&args),
+        Command::Livenessprobe(args) => livenessprobe::run(&args),
         Command::Controllers(args) => controllers::run(*args),
+        Command::Node(args) => node::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::Scheduler(args) => scheduler::run(*args),
         Command::Explain(args) => explain::run(&args),
+        Command::Mount(args) => mount::mount(&args),
+        Command::Umount(args) => mount::umount(&args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

@@ -10,9 +10,11 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, major, minor, stat};
 
 use super::SysError;
@@ -154,6 +156,36 @@ impl MountTable {
     /// Every mount strictly below `path`.
     pub fn below<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.mounts.iter().filter(move |mount| mount.mount_point != path && mount.mount_point.starts_with(path))
+    }
+}
+
+/// Tells whether mounts came or went, without reading the table.
+///
+/// The kernel does not tell of a filesystem that became read-only by itself, nor of a renamed directory above a mount.
+#[derive(Debug)]
+pub struct Watch {
+    file: File,
+}
+
+impl Watch {
+    /// Watches from now on the namespace of this thread.
+    pub fn new() -> Result<Watch, SysError> {
+        let file = File::open(MOUNTINFO).map_err(SysError::on("open", Path::new(MOUNTINFO)))?;
+        Ok(Watch { file })
+    }
+
+    /// Whether there was a change since this was asked last. Ask before reading: what happens meanwhile is told next time.
+    pub fn changed(&self) -> Result<bool, SysError> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let events = PollFlags::PRI | PollFlags::ERR;
+        loop {
+            let mut fds = [PollFd::new(&self.file, events)];
+            match poll(&mut fds, Some(&now)) {
+                Ok(_) => return Ok(fds[0].revents().intersects(events)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(SysError::on("watch", Path::new(MOUNTINFO))(errno)),
+            }
+        }
     }
 }
 

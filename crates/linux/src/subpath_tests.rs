@@ -8,6 +8,15 @@ use super::*;
 use crate::mounts::unmount_all;
 use crate::rig::{Rig, needs};
 
+/// Says that it is over, also when a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 struct Volume {
     rig: Rig,
     volume: PathBuf,
@@ -125,6 +134,7 @@ fn whoever_swaps_a_directory_for_a_link_sees_nothing_of_the_machine_node_30_27()
                 rustix::fs::renameat_with(CWD, &there, CWD, &link, exchange).unwrap();
             }
         });
+        let _over = Over(&done);
         for _ in 0..300 {
             if let Ok(Exposed::Mounted) = volume.expose("part") {
                 let whose = fs::read_to_string(volume.target.join("whose"));
@@ -134,7 +144,6 @@ fn whoever_swaps_a_directory_for_a_link_sees_nothing_of_the_machine_node_30_27()
                 }
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(shown, 0, "times the machine was shown");
 }

@@ -29,7 +29,10 @@ pub enum Action {
     ReadNode,
     CreateNode,
     /// Labels and annotations that are missing; none is changed.
-    AddMetadata { labels: BTreeMap<String, String>, annotations: BTreeMap<&'static str, String> },
+    AddMetadata {
+        labels: BTreeMap<String, String>,
+        annotations: BTreeMap<&'static str, String>,
+    },
     /// The condition Ready, and nothing else of the status.
     SayReadiness(Said),
     /// Takes off the taint that the API server gives to new nodes.
@@ -186,21 +189,22 @@ mod tests {
 
     #[test]
     fn node_4_1_readiness_is_said_when_it_differs_and_the_taint_of_new_nodes_goes_with_it() {
-        let taints = json!([{"key": taint::NOT_READY.text(), "effect": "NoSchedule"}, {"key": "x", "effect": "NoExecute"}]);
+        let taints =
+            json!([{"key": taint::NOT_READY.text(), "effect": "NoSchedule"}, {"key": "x", "effect": "NoExecute"}]);
         let labels = json!({"os": "linux"});
         let why = || Said::NotReady { why: "starting".to_owned() };
         assert_eq!(because(&node(labels.clone(), "Unknown", json!([])), why()), Because::ReadinessDiffers);
         assert_eq!(because(&node(labels.clone(), "True", json!([])), why()), Because::ReadinessDiffers);
         assert_eq!(because(&node(labels.clone(), "False", taints.clone()), why()), Because::Kept);
-        let decided =
-            decide(Lookup::Found(&node(labels.clone(), "True", taints)), &wanted(Said::Ready), Before::Seen);
+        let decided = decide(Lookup::Found(&node(labels.clone(), "True", taints)), &wanted(Said::Ready), Before::Seen);
         assert_eq!(decided.actions, [Action::Untaint]);
     }
 
     #[test]
     fn a_lease_of_another_is_noticed() {
         let lease = |holder: &str| -> Lease {
-            serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": {"holderIdentity": holder}})).expect("a lease")
+            serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": {"holderIdentity": holder}}))
+                .expect("a lease")
         };
         assert_eq!(keeper(Lookup::Absent, "us"), Keeper::Free);
         assert_eq!(keeper(Lookup::Found(&lease("us")), "us"), Keeper::Free);

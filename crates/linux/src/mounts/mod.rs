@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags as OldFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount,
-    mount_bind_recursive, mount_change, move_mount, open_tree, unmount,
+    mount_bind, mount_change, move_mount, open_tree, unmount,
 };
 
 pub use flags::{Access, BadFlag, BindOptions, MountFlags};
@@ -182,7 +182,7 @@ pub fn bind_open(source_fd: &OwnedFd, source: &Path, target: &Path, options: Bin
 
 /// Lets others see what is mounted below the directory `path`, by a bind mount onto itself, unless they do already.
 ///
-/// What is mounted below stays visible: the bind mount takes it along.
+/// What is mounted below goes onto the new mount. Under it nobody could see it, and nobody could unmount it.
 pub fn make_shared(path: &Path) -> Result<(), UnmountError> {
     let path = std::fs::canonicalize(path).map_err(SysError::on("resolve", path))?;
     let table = MountTable::read()?;
@@ -192,10 +192,23 @@ pub fn make_shared(path: &Path) -> Result<(), UnmountError> {
     }
     // A bind mount that is not shared yet is what an attempt that was cut short has left.
     if enclosing.is_none_or(|mount| mount.mount_point != path) {
-        mount_bind_recursive(&path, &path).map_err(SysError::on("bind onto itself", &path))?;
+        let parent = enclosing.map(|mount| mount.id);
+        let below = table.below(&path).filter(|mount| Some(mount.parent) == parent);
+        let opened = below.map(|mount| open_mount(&mount.mount_point).map(|fd| (fd, mount.mount_point.as_path())));
+        let opened: Vec<_> = opened.collect::<Result<_, _>>()?;
+        mount_bind(&path, &path).map_err(SysError::on("bind onto itself", &path))?;
+        for (fd, point) in opened {
+            move_mount(&fd, "", CWD, point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+                .map_err(SysError::on("move the mount at", point))?;
+        }
     }
     let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
     Ok(mount_change(&path, shared).map_err(SysError::on("share the mounts of", &path))?)
+}
+
+/// Opens what is mounted at `point`, to be moved. What it is on is not asked.
+fn open_mount(point: &Path) -> Result<OwnedFd, SysError> {
+    open(point, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).map_err(SysError::on("open", point))
 }
 
 /// How hard to unmount.

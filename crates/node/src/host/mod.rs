@@ -11,6 +11,8 @@
 //! 4. [`Host::write`] is all or nothing, also through a power cut.
 
 mod linux;
+#[cfg(test)]
+pub(crate) mod rig;
 
 use std::ffi::OsString;
 use std::fmt;

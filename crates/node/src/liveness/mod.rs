@@ -14,8 +14,12 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use v1::identity_client::IdentityClient;
 
+use crate::registry::sentence;
+
 /// What metrics say until the driver has told its name.
 const UNKNOWN_DRIVER: &str = "unknown-driver";
+/// For the name, which only metrics want.
+const NAME_PATIENCE: Duration = Duration::from_millis(200);
 const PROBE: &str = "/csi.v1.Identity/Probe";
 const GET_PLUGIN_INFO: &str = "/csi.v1.Identity/GetPluginInfo";
 
@@ -49,20 +53,22 @@ impl Prober {
 
     /// Connects and calls Probe. A driver that does not say whether it is ready is.
     pub async fn probe(&self) -> Result<(), Unwell> {
-        timeout(self.patience, self.ask()).await.unwrap_or(Err(Unwell::Slow(self.patience)))
+        let asked = timeout(self.patience, self.ask()).await.unwrap_or(Err(Unwell::Slow(self.patience)));
+        // A driver that is well is asked for its name, and not waited for.
+        let _ = timeout(NAME_PATIENCE, self.meet(&asked?)).await;
+        Ok(())
     }
 
-    async fn ask(&self) -> Result<(), Unwell> {
+    async fn ask(&self) -> Result<Channel, Unwell> {
         let connected = connect_once(&self.endpoint).await;
-        let (channel, _lost) = connected.map_err(|error| Unwell::Unreachable(error.to_string()))?;
-        self.meet(&channel).await;
-        let mut identity = IdentityClient::new(channel);
+        let (channel, _lost) = connected.map_err(|error| Unwell::Unreachable(sentence(&error)))?;
+        let mut identity = IdentityClient::new(channel.clone());
         let begun = Instant::now();
         let answer = identity.probe(self.timed(v1::ProbeRequest {})).await;
         self.count(PROBE, &answer, begun);
         match answer {
             Ok(answer) if answer.get_ref().ready == Some(false) => Err(Unwell::NotReady),
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(channel),
             Err(status) => Err(Unwell::Failed { code: code_name(status.code()), message: status.message().to_owned() }),
         }
     }

@@ -55,7 +55,7 @@ impl Agent {
         let world = self.world();
         let retries =
             world.failures.get(id).into_iter().flat_map(|failures| failures.values()).map(|failed| failed.until);
-        let next = retries.filter(|until| *until > now).chain(view.next_republish()).min();
+        let next = retries.chain(view.next_republish()).filter(|at| *at > now).min();
         match next {
             Some(at) => Verdict::Again(at.saturating_duration_since(now)),
             None => Verdict::Done,
@@ -85,7 +85,7 @@ impl Agent {
                 let stands = lifecycle::node::standing(&observed, wanted);
                 let failed = world.failures.get(id).and_then(|failures| {
                     let own = failures.iter().filter(|(step, _)| step.pod() == Some(&wanted.pod));
-                    own.map(|(_, failed)| failed.because.clone()).last()
+                    own.map(|(_, failed)| failed.because.clone()).next_back()
                 });
                 let stands = match (failed, &stands) {
                     (Some(failed), Because::Staging | Because::Publishing) => failed,

@@ -11,7 +11,7 @@ mod serve;
 pub mod startup;
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,15 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tonic::transport::Server;
 
-use crate::registry::{Plugins as _, Sighting, Sockets};
+use crate::registry::{Plugins as _, Sighting, Sockets, sentence};
 use serve::Service;
 
 /// How long an answer may take to leave once the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Of the directory of registration sockets, if nobody has made it (spec node 2).
+const DIRECTORY_MODE: u32 = 0o750;
+/// How often the socket is looked at without a reason.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// Between attempts to make the socket.
 const BIND_AGAIN: Duration = Duration::from_secs(2);
 
@@ -190,14 +194,16 @@ impl Registrar {
     async fn bind(&self, path: &Path) -> Result<Listener, RegistrarError> {
         let endpoint = Endpoint::Unix(path.to_owned());
         loop {
+            // A kubelet makes it, too; who comes first does not matter. Why it cannot be made, binding says.
+            let _ = fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.options.directory);
             let why = match Listener::bind(&endpoint, SocketMode::default()) {
                 Ok(listener) => return Ok(listener),
                 Err(
                     error @ (BindError::NotASocket { .. } | BindError::Endpoint(_) | BindError::NotADirectory { .. }),
                 ) => {
-                    return Err(RegistrarError::InTheWay { path: path.to_owned(), why: error.to_string() });
+                    return Err(RegistrarError::InTheWay { path: path.to_owned(), why: sentence(&error) });
                 }
-                Err(error) => error.to_string(),
+                Err(error) => sentence(&error),
             };
             let same = *self.standing.borrow() == Standing::NoSocket { why: why.clone() };
             if !same {
@@ -234,8 +240,9 @@ impl Registrar {
         };
         let sockets = Sockets::in_directory(&self.options.directory);
         let gone = async {
-            while identity(path) == ours {
-                looked.notified().await;
+            while ours.is_some() && identity(path) == ours {
+                // What happened before the watch began is not told.
+                let _ = timeout(LOOK_AGAIN, looked.notified()).await;
             }
         };
         tokio::select! {
@@ -305,7 +312,7 @@ impl Registrar {
 /// The name with which a registration socket answers.
 async fn ask(path: &Path) -> Result<String, String> {
     let connected = connect_once(&Endpoint::Unix(path.to_owned())).await;
-    let (channel, _lost) = connected.map_err(|error| error.to_string())?;
+    let (channel, _lost) = connected.map_err(|error| sentence(&error))?;
     let info = RegistrationClient::new(channel).get_info(InfoRequest {}).await;
     info.map(|info| info.into_inner().name).map_err(|status| format!("GetInfo: {}", status.message()))
 }
@@ -314,4 +321,61 @@ async fn ask(path: &Path) -> Result<String, String> {
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = fs::symlink_metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::Metrics;
+    use runtime::time::SystemClock;
+
+    fn registrar(directory: &Path) -> Registrar {
+        let endpoint: Endpoint = "unix:///nowhere/csi.sock".parse().unwrap();
+        let driver = Driver::new(endpoint, runtime::csi::Options::default(), &Metrics::new(&SystemClock));
+        Registrar::new(
+            &driver,
+            Options {
+                directory: directory.to_owned(),
+                endpoint: "/host/csi.sock".to_owned(),
+                timeout: Duration::from_millis(200),
+                on_refusal: OnRefusal::Stay,
+            },
+        )
+    }
+
+    #[tokio::test]
+    async fn node_27_3_health_is_that_of_the_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let registrar = registrar(directory.path());
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("has not said who it is")));
+        registrar.name.send_replace(Some("d".to_owned()));
+        assert!(matches!(registrar.health().await, Health::Missing(_)), "node 32 #24: 404");
+        let path = registrar.path("d");
+        fs::write(&path, "").unwrap();
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("not a socket")));
+        fs::remove_file(&path).unwrap();
+        let deaf = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("does not answer")));
+        drop(deaf);
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("nobody listens")));
+        registrar.standing.send_replace(Standing::Refused { why: "no".to_owned() });
+        assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("refused")));
+    }
+
+    #[tokio::test]
+    async fn node_27_3_a_socket_that_answers_as_another_driver_is_not_well() {
+        let directory = tempfile::tempdir().unwrap();
+        let registrar = registrar(directory.path());
+        registrar.name.send_replace(Some("d".to_owned()));
+        let listener = Listener::bind(&Endpoint::Unix(registrar.path("d")), SocketMode::default()).unwrap();
+        let service = Service::new("other", "/host/csi.sock", registrar.standing.clone());
+        let serving =
+            Server::builder().add_service(RegistrationServer::new(service)).serve_with_incoming(listener.incoming());
+        tokio::select! {
+            _ = serving => unreachable!("it serves"),
+            health = registrar.health() => {
+                assert!(matches!(health, Health::Unwell(why) if why.contains("\"other\"")));
+            }
+        }
+    }
 }

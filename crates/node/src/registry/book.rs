@@ -220,7 +220,7 @@ impl Registry {
         let over = self.state().expire(Instant::now());
         for driver in over {
             tracing::info!(driver, "the driver did not come back and is forgotten");
-            self.drivers.remove(&driver);
+            self.rechoose(&driver);
         }
         let settled = begun + self.options.grace;
         match self.announce(Some(begun)).await {

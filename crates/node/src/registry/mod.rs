@@ -35,7 +35,7 @@ use runtime::client::Selection;
 use runtime::csi::{Driver, DriverError, Link};
 use runtime::metrics::Plugin as PluginLabels;
 use runtime::queue::Backoff;
-use runtime::{Caches, Change, Context, Queue, Stop, queue};
+use runtime::{Caches, Change, Context, Queue, Stop, Verdict, queue};
 use tokio::sync::{mpsc, watch as channel};
 use tokio::time::Instant;
 
@@ -43,6 +43,7 @@ use crate::drivers::Drivers;
 use book::Book;
 pub use book::{AnnounceError, Readiness};
 pub use info::RefreshError;
+pub(crate) use plugins::sentence;
 pub use plugins::{Plugins, Sighting, Sockets, Tell};
 use state::State;
 pub use state::{Plugin, Standing};
@@ -186,7 +187,8 @@ impl Registry {
                 () = self.plugins.watch(&tell) => {}
             }
         };
-        let registering = queue::run(&self.sockets, WORKERS, stop, |socket| self.pass(socket));
+        // A registration may wait for the API server or a driver; whoever ends the agent does not.
+        let registering = queue::run(&self.sockets, WORKERS, stop, |socket| unless(stop, self.pass(socket)));
         let announcing = async {
             tokio::select! {
                 biased;
@@ -195,7 +197,7 @@ impl Registry {
             }
             self.pages.add(());
             let pages = queue::run(&self.pages, 1, stop, |()| self.turn(begun));
-            let infos = queue::run(&self.infos, WORKERS, stop, |ask| self.ask_again(ask));
+            let infos = queue::run(&self.infos, WORKERS, stop, |ask| unless(stop, self.ask_again(ask)));
             join(pages, infos).await;
         };
         join(self.connections(stop), join(finding, join(registering, announcing))).await;
@@ -264,6 +266,15 @@ impl Registry {
             tracing::warn!(socket, was, is, "another driver answers; the plugin is asked anew");
             self.saw(Sighting::Found { socket });
         }
+    }
+}
+
+/// Does the work, unless the end comes first: what is begun is found again by the next life.
+async fn unless(stop: &Stop, work: impl Future<Output = Verdict>) -> Verdict {
+    tokio::select! {
+        biased;
+        () = stop.stopped() => Verdict::Done,
+        verdict = work => verdict,
     }
 }
 

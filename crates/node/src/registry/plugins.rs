@@ -58,13 +58,27 @@ impl Plugins for Sockets {
         Box::pin(async move {
             // One connection for one registration: what answers later may be another plugin.
             let endpoint = Endpoint::Unix(PathBuf::from(socket));
-            let (channel, _) = ::csi::connect_once(&endpoint).await.map_err(|error| error.to_string())?;
+            let (channel, _) = ::csi::connect_once(&endpoint).await.map_err(|error| sentence(&error))?;
             Ok(channel)
         })
     }
 
     fn driver(&self, endpoint: &str) -> Result<Box<dyn Dial>, String> {
-        let endpoint: Endpoint = endpoint.parse().map_err(|error: ::csi::EndpointError| error.to_string())?;
-        Ok(Box::new(endpoint))
+        match endpoint.parse::<Endpoint>() {
+            Ok(endpoint @ Endpoint::Unix(_)) => Ok(Box::new(endpoint)),
+            Ok(Endpoint::Tcp(_)) => Err(format!("the endpoint {endpoint:?} is no unix socket")),
+            Err(error) => Err(sentence(&error)),
+        }
     }
+}
+
+/// An error with its causes.
+pub(crate) fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
 }

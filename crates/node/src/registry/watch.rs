@@ -84,6 +84,8 @@ struct Watcher<'a> {
     /// `None` if the kernel gives none: then only walks find anything.
     events: Option<AsyncFd<OwnedFd>>,
     directories: BTreeMap<i32, PathBuf>,
+    /// The directory above the root. The root itself does not tell of its end while somebody's socket in it is open.
+    above: Option<i32>,
     known: BTreeMap<PathBuf, Identity>,
 }
 
@@ -99,7 +101,14 @@ impl<'a> Watcher<'a> {
         let events = open().inspect_err(|error| {
             tracing::warn!(%error, directory = %root.display(), "no inotify; the directory is walked every two seconds");
         });
-        Self { root: root.to_owned(), tell, events: events.ok(), directories: BTreeMap::new(), known: BTreeMap::new() }
+        Self {
+            root: root.to_owned(),
+            tell,
+            events: events.ok(),
+            directories: BTreeMap::new(),
+            above: None,
+            known: BTreeMap::new(),
+        }
     }
 
     /// Compares what is there with what was told.
@@ -107,6 +116,7 @@ impl<'a> Watcher<'a> {
         if let Err(error) = DirBuilder::new().recursive(true).mode(MODE).create(&self.root) {
             tracing::warn!(%error, directory = %self.root.display(), "cannot make the directory of plugin sockets");
         }
+        self.look_above();
         let mut found = BTreeMap::new();
         self.collect(&self.root.clone(), 0, &mut found);
         let gone: Vec<PathBuf> = self.known.keys().filter(|path| !found.contains_key(*path)).cloned().collect();
@@ -118,6 +128,12 @@ impl<'a> Watcher<'a> {
         for (identity, path) in new {
             self.find(path, identity);
         }
+    }
+
+    fn look_above(&mut self) {
+        let (Some(events), Some(above)) = (&self.events, self.root.parent()) else { return };
+        let wanted = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
+        self.above = inotify::add_watch(events.get_ref(), above, wanted | WatchFlags::ONLYDIR).ok();
     }
 
     /// Watches a directory and all below it, and notes their sockets.
@@ -199,6 +215,15 @@ impl<'a> Watcher<'a> {
         if event.flags.contains(ReadFlags::IGNORED) {
             let gone = self.directories.remove(&event.directory);
             return if gone.is_some_and(|path| path == self.root) { Heard::LostCount } else { Heard::Everything };
+        }
+        if self.above == Some(event.directory) {
+            if event.name.as_deref().map(Path::as_os_str) != self.root.file_name() {
+                return Heard::Everything;
+            }
+            if event.flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
+                self.lose(&self.root.clone());
+            }
+            return Heard::LostCount;
         }
         let Some(directory) = self.directories.get(&event.directory).cloned() else { return Heard::Everything };
         let Some(name) = event.name else {

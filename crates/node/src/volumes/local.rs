@@ -60,6 +60,15 @@ pub async fn unstage(host: &dyn Host, layout: &Layout, volume: &Name) -> Result<
     clean_mount_point(host, &layout.local_mount(volume)).await
 }
 
+/// Grows the filesystem of a volume to its device. A directory has nothing to grow.
+pub async fn expand(host: &dyn Host, layout: &Layout, volume: &Name) -> Result<(), HostError> {
+    let mounted = layout.local_mount(volume);
+    match host.mounts().await?.at(&mounted) {
+        Some(_) => host.grow(&mounted).await,
+        None => Ok(()),
+    }
+}
+
 /// What became of the pod's `fsGroup`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {

@@ -16,7 +16,7 @@ mod tests;
 
 use std::path::Path;
 
-use crate::host::{Force, Found, Host, HostError};
+use crate::host::{Force, Found, Host, HostError, Mounts};
 
 /// Takes a mount away and removes the directory or file it was on. Nothing else is removed: content is refused
 /// (node 29.4).
@@ -41,7 +41,8 @@ pub async fn unmount_all(host: &dyn Host, path: &Path) -> Result<(), HostError> 
 /// Takes a mount out of the tree whose filesystem does not answer, or answers every question with the same error
 /// (node 31 #9): first as one does for a server that is gone, and if that is not enough, at once.
 ///
-/// A mount that answers is refused: somebody may be writing to it.
+/// A mount that answers is refused: somebody may be writing to it. So is the only mount of a filesystem on a device while
+/// it is in use: out of sight it would stay active, and the next mount of the device would find it again.
 pub async fn release_corrupted(host: &dyn Host, path: &Path) -> Result<(), HostError> {
     match host.find(path).await {
         Ok(Found::Corrupted { .. }) | Err(HostError::Hung { .. }) => {}
@@ -52,13 +53,23 @@ pub async fn release_corrupted(host: &dyn Host, path: &Path) -> Result<(), HostE
         }
         Err(error) => return Err(error),
     }
-    let layers = host.mounts().await?.0.iter().filter(|mount| mount.point == path).count();
-    for _ in 0..layers {
-        if host.unmount(path, Force::Yes).await.is_err() {
-            host.unmount(path, Force::Lazy).await?;
+    let mounts = host.mounts().await?;
+    for _ in mounts.0.iter().filter(|mount| mount.point == path) {
+        match host.unmount(path, Force::Yes).await {
+            Err(_) if may_detach(&mounts, path) => host.unmount(path, Force::Lazy).await?,
+            answer => answer?,
         }
     }
     still_mounted(host, path).await
+}
+
+pub(crate) fn may_detach(mounts: &Mounts, path: &Path) -> bool {
+    mounts.at(path).is_none_or(|mount| {
+        // A filesystem without a device has the number of none; btrfs says so, too, and has one.
+        let on_device = mount.device.0 != 0 || mount.fs_type == "btrfs";
+        let elsewhere = mounts.0.iter().any(|other| other.device == mount.device && other.point != path);
+        !on_device || elsewhere
+    })
 }
 
 async fn still_mounted(host: &dyn Host, path: &Path) -> Result<(), HostError> {

@@ -28,8 +28,7 @@ fn nobody() -> BTreeSet<String> {
 }
 
 fn look(node: &Node, csi_node: &CsiNode, said: &[Said], kept: Kept<'_>) -> Verdict {
-    let observed =
-        Observed { node: Lookup::Found(node), csi_node: Lookup::Found(csi_node), said, kept, migrated: "p" };
+    let observed = Observed { node: Lookup::Found(node), csi_node: Lookup::Found(csi_node), said, kept, migrated: "p" };
     decide(&observed)
 }
 
@@ -152,8 +151,7 @@ fn node_4_3_32_4_a_label_with_another_value_refuses_the_driver_and_nobody_else()
     let both = [said("wrong", &[("zone", "b"), ("rack", "1")]), said("right", &[("zone", "a")])];
     let verdict = look(&node(json!({"zone": "a"}), json!({})), &csi_node(json!([])), &both, Kept::Only(&nobody));
     let refusal = &verdict.refused["wrong"];
-    let collision =
-        Refusal::Collision { key: "zone".to_owned(), wanted: "b".to_owned(), found: "a".to_owned() };
+    let collision = Refusal::Collision { key: "zone".to_owned(), wanted: "b".to_owned(), found: "a".to_owned() };
     assert_eq!(*refusal, collision);
     assert!(!verdict.refused.contains_key("right"));
     assert!(change(&verdict).labels.is_empty(), "nothing of the refused driver is written");

@@ -27,23 +27,35 @@ fn errno(call: &Call, errno: Errno) -> HostError {
 }
 
 pub(super) fn find(call: &Call) -> Result<Found, HostError> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    match statx(CWD, &call.path, flags, StatxFlags::TYPE | StatxFlags::MODE) {
-        Ok(answer) => Ok(match FileType::from_raw_mode(RawMode::from(answer.stx_mode)) {
-            FileType::RegularFile => Found::File,
-            FileType::Directory => Found::Directory,
-            FileType::Symlink => Found::Symlink,
-            FileType::BlockDevice | FileType::CharacterDevice => Found::Device,
-            FileType::Fifo | FileType::Socket | FileType::Unknown => Found::Other,
-        }),
-        // Some network filesystems say so of a root whose server lost it, and yet know the path (node 29.2).
-        Err(Errno::NOENT) if access(&call.path, Access::EXISTS).is_ok() => Ok(corrupted(Errno::STALE)),
+    match type_of(&call.path) {
+        Ok(kind) => Ok(shown(kind)),
+        // Some network filesystems say so of a root whose server lost it, and yet know the path (node 29.2). Whoever made
+        // it just now is told apart by a second look.
+        Err(Errno::NOENT) if access(&call.path, Access::EXISTS).is_ok() => {
+            type_of(&call.path).map_or(Ok(corrupted(Errno::STALE)), |kind| Ok(shown(kind)))
+        }
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(Found::Nothing),
         // Also what a plain directory says that we may not enter: it counts only where something is mounted.
         Err(Errno::ACCESS) if is_mounted(call)? => Ok(corrupted(Errno::ACCESS)),
         Err(Errno::ACCESS) => Err(errno(call, Errno::ACCESS)),
         Err(error) if mounts::is_corruption(error) => Ok(corrupted(error)),
         Err(error) => Err(errno(call, error)),
+    }
+}
+
+fn type_of(path: &Path) -> Result<FileType, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let answer = statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::MODE)?;
+    Ok(FileType::from_raw_mode(RawMode::from(answer.stx_mode)))
+}
+
+fn shown(kind: FileType) -> Found {
+    match kind {
+        FileType::RegularFile => Found::File,
+        FileType::Directory => Found::Directory,
+        FileType::Symlink => Found::Symlink,
+        FileType::BlockDevice | FileType::CharacterDevice => Found::Device,
+        FileType::Fifo | FileType::Socket | FileType::Unknown => Found::Other,
     }
 }
 
@@ -155,37 +167,38 @@ pub(super) fn make_directory(call: &Call, mode: u32) -> Result<(), HostError> {
 
 /// Makes a directory, and those above it first if it cannot be made without.
 fn make_one(call: &Call, path: &Path, mode: u32) -> Result<(), HostError> {
-    match mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
+    let make = || match mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
         // The umask took a part of the mode away.
-        Ok(()) => chmod(path, Mode::from_raw_mode(mode)).map_err(|error| errno(call, error)),
+        Ok(()) => change_mode(path, mode),
         Err(Errno::EXIST) => Ok(()),
-        Err(Errno::NOENT) => {
-            let above = path.parent().ok_or_else(|| errno(call, Errno::NOENT))?;
+        Err(error) => Err(error),
+    };
+    match (make(), path.parent()) {
+        (Err(Errno::NOENT), Some(above)) => {
             make_one(call, above, mode)?;
-            match mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
-                Ok(()) => chmod(path, Mode::from_raw_mode(mode)).map_err(|error| errno(call, error)),
-                Err(Errno::EXIST) => Ok(()),
-                Err(error) => Err(errno(call, error)),
-            }
+            make().map_err(|error| errno(call, error))
         }
-        Err(error) => Err(errno(call, error)),
+        (answer, _) => answer.map_err(|error| errno(call, error)),
     }
 }
 
 pub(super) fn make_file(call: &Call, mode: u32) -> Result<(), HostError> {
     match mknodat(CWD, &call.path, FileType::RegularFile, Mode::from_raw_mode(mode), 0) {
-        Ok(()) => chmod(&call.path, Mode::from_raw_mode(mode)).map_err(|error| errno(call, error)),
+        Ok(()) => change_mode(&call.path, mode).map_err(|error| errno(call, error)),
         Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(errno(call, error)),
     }
 }
 
 pub(super) fn set_mode(call: &Call, mode: u32) -> Result<(), HostError> {
-    let fd = open(&call.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-    let fd = fd.map_err(|error| errno(call, error))?;
+    change_mode(&call.path, mode).map_err(|error| errno(call, error))
+}
+
+/// Follows no link at the end of the path, whoever puts one there.
+fn change_mode(path: &Path, mode: u32) -> Result<(), Errno> {
+    let fd = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     // A descriptor for the path alone opens no device and no pipe; its mode is changed through its entry in /proc.
-    let entry = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    chmod(entry, Mode::from_raw_mode(mode)).map_err(|error| errno(call, error))
+    chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), Mode::from_raw_mode(mode))
 }
 
 /// The new link takes the place of the old one in one step.

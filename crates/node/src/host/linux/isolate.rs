@@ -114,6 +114,10 @@ impl Isolation {
         Self { shared: Arc::new(shared), patience }
     }
 
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Makes a call on a thread of its own and waits for its answer until its deadline.
     pub(super) async fn run<T: Send + 'static>(
         &self,
@@ -157,6 +161,26 @@ impl Isolation {
         let out = self.shared.lock();
         let overdue = out.iter().filter_map(|((_, path), out)| Some((path.clone(), out.overdue?.elapsed())));
         overdue.collect()
+    }
+
+    /// How many calls have not come back.
+    #[cfg(test)]
+    pub(super) fn threads(&self) -> usize {
+        self.shared.lock().values().map(|out| out.threads).sum()
+    }
+
+    /// Waits until every path answers again.
+    #[cfg(test)]
+    pub(super) async fn quiet(&self) {
+        let mut returns = self.shared.returns.subscribe();
+        loop {
+            returns.mark_unchanged();
+            if self.all_silent().is_empty() {
+                return;
+            }
+            // The sender is ours, so this cannot fail.
+            let _ = returns.changed().await;
+        }
     }
 
     /// Waits for a turn. A path that does not answer gives none.

@@ -3,6 +3,8 @@
 //! Every method is one call of the kernel or of a tool, in [`files`], [`mounting`], [`devices`] or [`ownership`], made on a
 //! thread of its own ([`isolate`]).
 
+#[cfg(test)]
+mod device_tests;
 mod devices;
 mod files;
 mod isolate;
@@ -12,6 +14,7 @@ mod ownership;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use isolate::{Call, Isolation, Lane};
@@ -53,16 +56,23 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct LinuxHost {
     options: Options,
     isolation: Isolation,
+    table: Arc<mounting::Table>,
 }
 
 impl LinuxHost {
     pub fn new(options: Options) -> Self {
-        Self { options, isolation: Isolation::new(options.question) }
+        Self { options, isolation: Isolation::new(options.question), table: Arc::default() }
     }
 
     /// The paths that do not answer at the moment, and for how long.
     pub fn silent(&self) -> Vec<(PathBuf, Duration)> {
         self.isolation.all_silent()
+    }
+
+    /// Waits until every path answers again.
+    #[cfg(test)]
+    pub(crate) async fn quiet(&self) {
+        self.isolation.quiet().await;
     }
 
     fn answer<'a, T: Send + 'static>(
@@ -112,7 +122,8 @@ impl LinuxHost {
 
 impl Host for LinuxHost {
     fn mounts(&self) -> Answer<'_, Mounts> {
-        self.ask("read", Path::new(mounting::TABLE), mounting::mounts)
+        let table = Arc::clone(&self.table);
+        self.ask("read", Path::new(mounting::TABLE), move |call| table.read(call))
     }
 
     fn find<'a>(&'a self, path: &'a Path) -> Answer<'a, Found> {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use linux::command::{CommandError, Run, Tool};
-use linux::mountinfo::{self, MountTable};
+use linux::mountinfo::{self, MountTable, Watch};
 use linux::mounts::{self, BindOptions, MountError, UnmountError};
 use linux::subpath::{self, SubPathError};
 use rustix::io::Errno;
@@ -18,9 +19,42 @@ pub(super) const TABLE: &str = "/proc/thread-self/mountinfo";
 
 const MOUNT: Tool = Tool { name: "mount", package: "mount" };
 
-pub(super) fn mounts(call: &Call) -> Result<Mounts, HostError> {
-    let table = MountTable::read().map_err(|error| refused(call, None, &error))?;
-    Ok(Mounts(in_order(&table).into_iter().map(shown).collect()))
+/// How long a reading counts while no mount comes or goes. The kernel tells of those, and not of a filesystem that makes
+/// itself read-only.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The last reading of the mount table: with hundreds of mounts, and everybody asking, it is read once and not each time.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    last: Mutex<Option<Reading>>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    watch: Watch,
+    at: Instant,
+    mounts: Mounts,
+}
+
+impl Table {
+    pub(super) fn read(&self, call: &Call) -> Result<Mounts, HostError> {
+        // Whoever waits here waits for a reading that began after the question, or finds that one was enough.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch = match last.take() {
+            None => Watch::new().map_err(|error| failed(call, &error))?,
+            Some(reading) => {
+                let changed = reading.watch.changed().map_err(|error| failed(call, &error))?;
+                if !changed && reading.at.elapsed() < FRESH {
+                    return Ok(last.insert(reading).mounts.clone());
+                }
+                reading.watch
+            }
+        };
+        let at = Instant::now();
+        let table = MountTable::read().map_err(|error| refused(call, None, &error))?;
+        let mounts = Mounts(in_order(&table).into_iter().map(shown).collect());
+        Ok(last.insert(Reading { watch, at, mounts }).mounts.clone())
+    }
 }
 
 /// The order of the kernel, but of mounts on top of each other the visible one last.
@@ -90,7 +124,13 @@ pub(super) fn mount(call: &Call, mount: &MountCall, deadline: Duration) -> Resul
     }
     // What follows is no option, whatever it begins with.
     let run = run.args(["--", &mount.source]).path(&mount.target);
-    run.go().map(drop).map_err(|error| tool(call, &error))
+    // mount(8) does not always say as what it tried.
+    run.go().map(drop).map_err(|error| match (tool(call, &error), mount.fs_type.as_str()) {
+        (HostError::Refused { doing, path, errno, message }, fs_type) if !fs_type.is_empty() => {
+            HostError::Refused { doing, path, errno, message: format!("{message} (as {fs_type})") }
+        }
+        (error, _) => error,
+    })
 }
 
 /// A tool that was killed has not answered; what it asked of the kernel may still happen.

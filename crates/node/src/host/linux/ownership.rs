@@ -1,5 +1,7 @@
-//! Giving a volume to the group of its pod (node 14), for as long as it takes and no longer than it is wanted.
+//! Giving a volume to the group of its pod (node 14), for as long as it takes and no longer than it is wanted, or than its
+//! filesystem answers.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +10,7 @@ use rustix::io::Errno;
 use tokio::sync::watch;
 
 use super::isolate::{Call, Isolation, Lane};
-use super::{failed, refused};
+use super::{failed, files, refused};
 use crate::host::{Access, HostError, Owned, Ownership, Progress, When};
 
 /// Ends the walk when nobody waits for it any more.
@@ -42,7 +44,19 @@ pub(super) async fn own(
             biased;
             answer = &mut walk => return answer,
             Ok(()) = seen.changed() => progress(*seen.borrow_and_update()),
+            () = tokio::time::sleep(isolation.patience()) => still_answers(isolation, &ownership.root).await?,
         }
+    }
+}
+
+/// A walk may take long, but not for ever: if it does not get on, the root is asked whether it answers at all.
+async fn still_answers(isolation: &Isolation, root: &Path) -> Result<(), HostError> {
+    let deadline = Some(isolation.patience());
+    let call = Call { doing: "give to a group", path: root.to_path_buf(), lane: Lane::Ask, deadline };
+    match isolation.run(call, files::find).await {
+        Err(hung @ HostError::Hung { .. }) => Err(hung),
+        // What it is that answers is found by the walk.
+        Ok(_) | Err(HostError::Refused { .. }) => Ok(()),
     }
 }
 

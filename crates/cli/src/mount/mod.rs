@@ -1,0 +1,285 @@
+//! `orlop mount` and `orlop umount`: a claim for a plain machine, without a container in sight.
+//!
+//! The machine's use of the claim is a pod that never runs: everybody who knows pods protects the claim from deletion,
+//! attaches the volume and lets nobody else have it. The node agent makes the pod's volume ready under its own directory;
+//! what is done here is one bind mount from there to the path, and on the way back one unmount.
+//!
+//! # Crash anywhere
+//! The pod's name follows from node and path. A second `orlop mount` finds what the first one made and goes on; a second
+//! `orlop umount`, too. The pod has a finalizer of ours until nothing is mounted at the path, so that deleting the pod does
+//! not take the claim's protection away while the machine still writes.
+
+mod consumer;
+mod helper;
+mod path;
+mod unit;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use api::{Claim, Key, Kind, Object as _, Source, Volume, VolumeMode};
+use runtime::client::{self, Error, Preconditions, Selection};
+use runtime::time::SystemClock;
+use runtime::{Caches, Client, Entropy, Metrics, Patch, Stopper};
+use serde_json::json;
+
+use crate::process;
+use consumer::{Consumer, Use};
+pub(crate) use helper::arguments as helper_arguments;
+
+/// How to reach the cluster, and who we are in it.
+#[derive(Debug, Clone, clap::Args)]
+struct Where {
+    /// Path of a kubeconfig. Without it: $KUBECONFIG, then ~/.kube/config.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig. Without it: its current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Name of this machine's node, as its agent has it. Without it: the host's name.
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
+    /// How long to wait for the node agent.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = runtime::args::parse_duration)]
+    timeout: Duration,
+}
+
+impl Where {
+    fn node(&self) -> String {
+        self.node_name.clone().unwrap_or_else(|| process::identity().to_lowercase())
+    }
+}
+
+/// Mounts a claim at a path of this machine, which must have a node agent (`orlop node` or `orlop up`).
+#[derive(Debug, clap::Args)]
+#[command(after_help = MOUNT_EXAMPLES)]
+pub(crate) struct MountArgs {
+    /// The claim: NAME, or NAMESPACE/NAME.
+    claim: String,
+    /// Where to show it: an existing directory; for a raw block claim a file, which is made.
+    path: PathBuf,
+    /// Nothing can be written through this mount.
+    #[arg(short, long)]
+    read_only: bool,
+    /// Group that the volume's files belong to.
+    #[arg(long, value_name = "GID")]
+    fs_group: Option<u32>,
+    /// Only print a systemd unit that mounts at boot and unmounts at shutdown.
+    #[arg(long)]
+    print_systemd: bool,
+    #[command(flatten)]
+    to: Where,
+}
+
+const MOUNT_EXAMPLES: &str = "\
+Examples:
+  orlop mount data /mnt/data
+  orlop mount shop/data /mnt/data --read-only
+  orlop mount data /mnt/data --print-systemd > /etc/systemd/system/mnt-data.service
+
+In /etc/fstab, after `ln -s $(command -v orlop) /sbin/mount.orlop` and the same for umount.orlop:
+  shop/data  /mnt/data  orlop  kubeconfig=/etc/orlop/kubeconfig,_netdev,nofail  0 0";
+
+/// Unmounts what `orlop mount` mounted, and gives the claim free.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UmountArgs {
+    /// The path it was mounted at.
+    path: PathBuf,
+    #[command(flatten)]
+    to: Where,
+}
+
+pub(crate) fn mount(args: &MountArgs) -> ExitCode {
+    finish("mount", process::block_on(mount_claim(args)))
+}
+
+pub(crate) fn umount(args: &UmountArgs) -> ExitCode {
+    finish("umount", process::block_on(umount_path(args)))
+}
+
+fn finish(command: &str, ended: anyhow::Result<()>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("orlop {command}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A connection to the cluster, and the namespace to look in.
+struct Cluster {
+    client: Client,
+    namespace: String,
+}
+
+impl Cluster {
+    async fn connect(to: &Where) -> anyhow::Result<Self> {
+        let (inner, namespace) = process::connect::connect(to.kubeconfig.as_deref(), to.context.as_deref()).await?;
+        let options = client::Options { manager: "orlop-mount".to_owned(), ..client::Options::default() };
+        let client = Client::new(inner, options, &Metrics::new(&SystemClock), &Entropy::from_system());
+        Ok(Self { client, namespace })
+    }
+
+    /// Waits until the pod looks as `done` wants it, which is told `None` once the pod is gone.
+    async fn until<T>(
+        &self,
+        pod: &Key,
+        patience: Duration,
+        done: impl Fn(Option<&Consumer>) -> Option<T>,
+    ) -> Result<T, Option<Arc<Consumer>>> {
+        let fields = Some(format!("metadata.name={}", pod.name()));
+        let selection = Selection { namespace: pod.namespace().map(str::to_owned), labels: None, fields };
+        let caches = Caches::new(&self.client, &Entropy::from_system());
+        let cache = caches.selected::<Consumer>(selection);
+        let news = Arc::new(tokio::sync::Notify::new());
+        let tell = news.clone();
+        cache.subscribe(move |_| tell.notify_one());
+        let (stopper, stop) = Stopper::new();
+        let look = async {
+            cache.synced().await;
+            loop {
+                if let Some(found) = done(cache.get(pod).as_deref()) {
+                    return found;
+                }
+                news.notified().await;
+            }
+        };
+        let waited = tokio::select! {
+            found = look => Some(found),
+            () = caches.run(&stop) => None,
+            () = tokio::time::sleep(patience) => None,
+        };
+        stopper.stop();
+        waited.ok_or_else(|| cache.get(pod))
+    }
+}
+
+async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
+    let path = path::settle(&args.path)?;
+    if args.print_systemd {
+        print!("{}", unit::text(args, &path)?);
+        return Ok(());
+    }
+    let cluster = Cluster::connect(&args.to).await?;
+    let claim = claim_key(&args.claim, &cluster.namespace)?;
+    let found: Claim = match cluster.client.get(Kind::CLAIM, &claim).await {
+        Ok(found) => found,
+        Err(Error::NotFound { .. }) => bail!("there is no PersistentVolumeClaim {claim}"),
+        Err(error) => return Err(anyhow!(error).context(format!("reading PersistentVolumeClaim {claim}"))),
+    };
+    path::check(&path, found.mode)?;
+    let node = args.to.node();
+    let wish = Use { claim: &found, node: &node, path: &path, read_only: args.read_only, fs_group: args.fs_group };
+    let pod = ensure(&cluster, &wish, args.to.timeout).await?;
+    let ready = cluster.until(pod.key(), args.to.timeout, |seen| match seen {
+        None => Some(Err(anyhow!("pod {} was deleted meanwhile", pod.key()))),
+        Some(seen) => seen.ready().then(|| Ok(seen.clone())),
+    });
+    let pod = match ready.await {
+        Ok(ready) => ready?,
+        Err(last) => {
+            let why = last.map_or_else(|| "the pod was not seen".to_owned(), |last| last.waits_for(&node));
+            bail!(
+                "not ready after {:?}: {why}\n  look closer: orlop explain pod/{}",
+                args.to.timeout,
+                pod.key().name()
+            );
+        }
+    };
+    let source = source(&cluster, &claim, &pod).await?;
+    path::show(&source, &path, args.read_only)?;
+    println!("{claim} is mounted at {}", path.display());
+    Ok(())
+}
+
+/// The pod that stands for this machine's use of the claim, made if it is not there.
+async fn ensure(cluster: &Cluster, wish: &Use<'_>, patience: Duration) -> anyhow::Result<Consumer> {
+    let key = wish.pod();
+    loop {
+        let delayed = consumer::waits_for_consumer(&cluster.client, wish.claim).await?;
+        let namespace = wish.claim.key().namespace();
+        match cluster.client.create::<Consumer>(Kind::POD, namespace, &wish.object(delayed)).await {
+            Ok(pod) => return Ok(pod),
+            Err(Error::AlreadyExists { .. }) => {}
+            Err(error) => return Err(anyhow!(error).context(format!("making pod {key}"))),
+        }
+        let pod: Consumer = match cluster.client.get(Kind::POD, &key).await {
+            Ok(pod) => pod,
+            Err(Error::NotFound { .. }) => continue,
+            Err(error) => return Err(anyhow!(error).context(format!("reading pod {key}"))),
+        };
+        if !pod.meta().is_deleting() {
+            wish.agrees_with(&pod)?;
+            return Ok(pod);
+        }
+        // The use before this one is on its way out; its finalizer goes with the mount.
+        let gone = |seen: Option<&Consumer>| seen.is_none_or(|seen| seen.meta().uid != pod.meta().uid).then_some(());
+        if cluster.until(&key, patience, gone).await.is_err() {
+            bail!("pod {key} of an earlier mount is still being deleted; `orlop umount {}` first", wish.path.display());
+        }
+    }
+}
+
+/// Where the agent shows the pod's volume.
+async fn source(cluster: &Cluster, claim: &Key, pod: &Consumer) -> anyhow::Result<PathBuf> {
+    let claim: Claim = cluster.client.get(Kind::CLAIM, claim).await.context("reading the claim again")?;
+    let volume: Volume =
+        cluster.client.get(Kind::VOLUME, &Key::cluster(&claim.volume_name)).await.context("reading the volume")?;
+    if let (Source::HostPath { path }, VolumeMode::Filesystem) = (&volume.source, volume.mode) {
+        return Ok(PathBuf::from(&**path));
+    }
+    path::of_pod(pod.meta().uid.as_str(), volume.mode)?.with_context(|| {
+        format!("the agent says that pod {} is ready, and nothing of it is mounted in this mount namespace", pod.key())
+    })
+}
+
+async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
+    let path = path::settle(&args.path)?;
+    let cluster = Cluster::connect(&args.to).await?;
+    let node = args.to.node();
+    let pods = consumer::of_path(&cluster.client, &node, &path).await?;
+    if pods.is_empty() {
+        bail!("nothing was mounted at {} by `orlop mount` on node {node}", path.display());
+    }
+    path::hide(&path)?;
+    for pod in pods {
+        let key = pod.key().clone();
+        let others = pod.meta().finalizers.iter().filter(|name| &***name != api::keys::finalizer::HOST_MOUNT.0);
+        let kept: Vec<&str> = others.map(|name| &**name).collect();
+        let revision = pod.meta().revision.get().to_string();
+        let patch = Patch::Merge(json!({"metadata": {"resourceVersion": revision, "finalizers": kept}}));
+        match cluster.client.patch::<Consumer>(Kind::POD, &key, &patch).await {
+            Ok(_) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(anyhow!(error).context(format!("letting pod {key} go; run this again"))),
+        }
+        match cluster.client.delete::<Consumer>(&key, &Preconditions::same(pod.meta())).await {
+            Ok(_) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(anyhow!(error).context(format!("deleting pod {key}; run this again"))),
+        }
+        let gone = |seen: Option<&Consumer>| seen.is_none_or(|seen| seen.meta().uid != pod.meta().uid).then_some(());
+        if let Err(last) = cluster.until(&key, args.to.timeout, gone).await {
+            let why = last.map_or_else(String::new, |last| format!(": {}", last.waits_for(&node)));
+            bail!("{} is unmounted, and the node agent has not let go of the volume yet{why}", path.display());
+        }
+    }
+    println!("{} is unmounted", path.display());
+    Ok(())
+}
+
+/// NAME or NAMESPACE/NAME.
+fn claim_key(text: &str, namespace: &str) -> anyhow::Result<Key> {
+    let key = match text.split_once('/') {
+        Some(_) => text.to_owned(),
+        None => format!("{namespace}/{text}"),
+    };
+    key.parse().map_err(|_| anyhow!("{text:?} is not a claim: say NAME or NAMESPACE/NAME"))
+}
+
+/// The path as the pod's annotation has it.
+fn spelled(path: &Path) -> anyhow::Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8, which annotations need", path.display()))
+}
