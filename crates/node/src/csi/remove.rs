@@ -94,6 +94,14 @@ impl Agent {
         }
     }
 
+    /// Removes what was made for staging, should an earlier removal have failed, or the driver never been asked.
+    pub(crate) async fn forget_staged(&self, view: &View) -> Result<(), Failure> {
+        let What::Csi { driver, handle, .. } = &view.what else { return Ok(()) };
+        let staged = self.options.layout.staged(driver, handle);
+        let removed = self.remove_staged(&staged).await;
+        removed.map_err(|error| Failure::of(Class::Uncertain, Stage::UnmountDevice, error))
+    }
+
     /// Removes a pod's volume directory: never what is in a volume, never a mount point.
     pub(crate) async fn remove_published(&self, published: &Published) -> Result<(), HostError> {
         self.host.remove_directory(&published.mount()).await?;

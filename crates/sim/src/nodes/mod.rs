@@ -86,7 +86,7 @@ impl Layout {
         Self {
             company,
             nodes: 2 + usize::try_from(random.below(2)).unwrap_or_default(),
-            life: random.between(&(60 * SECOND..=240 * SECOND)),
+            life: random.between(&(45 * SECOND..=150 * SECOND)),
             api,
             habits,
             host_crash: Odds::of_10_000(*random.pick(&[0, 20, 60]).unwrap_or(&0)),
@@ -171,14 +171,15 @@ async fn live(world: World, mutation: Mutation) -> Report {
         let random = world.random(&format!("days of {}", place.machine.name()));
         Box::pin(days.live(place, random, layout.hardness))
     });
-    let cast = cast::Cast {
+    let cast = Arc::new(cast::Cast {
         world: world.clone(),
         layout: layout.clone(),
         model: model.clone(),
         places: places.clone(),
         mutation,
         crashes: AtomicU64::new(0),
-    };
+    });
+    let _processes = cast.start();
     let story = async {
         tenant.live_until(Instant::now() + layout.life).await;
         world.calm();
@@ -192,7 +193,6 @@ async fn live(world: World, mutation: Mutation) -> Report {
         () = storage.run() => {}
         () = eyes.run() => {}
         _ = join_all(lives) => {}
-        () = cast.play() => {}
         () = model.live_then_rest() => {}
         _ = join_all(places.iter().map(|place| Box::pin(place.side.live_then_rest()))) => {}
         () = mutation.play(&world, &eyes, &model, &places) => {}
