@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::amount::Amount;
-use crate::object::{Kind, Meta, Object, Word};
+use crate::object::{Kind, Meta, Object, Pairs, UnixSeconds, Word};
 use crate::selector::LabelSelector;
 
 /// What a driver wants from Kubernetes.
@@ -71,9 +71,36 @@ pub struct Attachment {
     pub node: Word,
     /// The volume, unless it is one that stands in the pod itself.
     pub volume: Option<Box<str>>,
+    /// The `spec` of a PersistentVolume that is stored nowhere else: an in-tree volume inside a pod, as its driver sees it.
+    /// Rare, so it is kept as it came.
+    pub inline: Option<Box<serde_json::Value>>,
     pub attached: bool,
-    /// What the driver last answered to attaching or detaching, if it refused.
-    pub error: Option<Box<str>>,
+    /// What the driver gave with the publication, for the node's half of it: `attachmentMetadata`.
+    pub metadata: Pairs,
+    pub attach_error: Option<Box<AttachmentError>>,
+    pub detach_error: Option<Box<AttachmentError>>,
+}
+
+/// Why a volume could not be attached or detached, as the attacher last said.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AttachmentError {
+    pub message: Box<str>,
+    pub time: Option<UnixSeconds>,
+    /// The driver's gRPC code, where it gave one; 8 says that the node has no slot left.
+    #[serde(rename = "errorCode")]
+    pub code: Option<i32>,
+}
+
+impl Attachment {
+    pub fn name(&self) -> &str {
+        self.meta.key.name()
+    }
+
+    /// What went wrong last: with detaching, or else with attaching.
+    pub fn error(&self) -> Option<&AttachmentError> {
+        self.detach_error.as_deref().or(self.attach_error.as_deref())
+    }
 }
 
 impl Object for Attachment {
@@ -105,33 +132,63 @@ struct WireAttachmentSpec {
 #[serde(rename_all = "camelCase", default)]
 struct WireAttachmentSource {
     persistent_volume_name: Option<Box<str>>,
+    inline_volume_spec: Option<Box<serde_json::Value>>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct WireAttachmentStatus {
     attached: bool,
-    attach_error: Option<WireError>,
-    detach_error: Option<WireError>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct WireError {
-    message: Box<str>,
+    attachment_metadata: Pairs,
+    attach_error: Option<Box<AttachmentError>>,
+    detach_error: Option<Box<AttachmentError>>,
 }
 
 impl From<WireAttachment> for Attachment {
     fn from(wire: WireAttachment) -> Self {
         let WireAttachment { metadata, spec, status } = wire;
-        let error = status.detach_error.or(status.attach_error);
         Self {
             meta: metadata,
             attacher: spec.attacher,
             node: spec.node_name,
             volume: spec.source.persistent_volume_name,
+            inline: spec.source.inline_volume_spec,
             attached: status.attached,
-            error: error.map(|error| error.message),
+            metadata: status.attachment_metadata,
+            attach_error: status.attach_error,
+            detach_error: status.detach_error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attachment_says_what_is_attached_and_what_went_wrong() {
+        let attachment: Attachment = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "csi-1", "uid": "u"},
+            "spec": {"attacher": "d", "nodeName": "n", "source": {"inlineVolumeSpec": {"csi": {"driver": "d"}}}},
+            "status": {"attached": false, "attachmentMetadata": {"lun": "3"}, "attachError": {
+                "time": "2026-01-02T03:04:05Z", "message": "full", "errorCode": 8}},
+        }))
+        .unwrap();
+        assert_eq!((attachment.volume.as_deref(), attachment.metadata.get("lun")), (None, Some("3")));
+        assert_eq!(attachment.inline.as_ref().unwrap()["csi"]["driver"], "d");
+        let error = attachment.error().unwrap();
+        assert_eq!((&*error.message, error.code), ("full", Some(8)));
+        assert_eq!(error.time.unwrap().to_string(), "2026-01-02T03:04:05Z");
+    }
+
+    #[test]
+    fn an_attachment_that_nobody_looked_at_has_no_status() {
+        let attachment: Attachment = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "csi-1"},
+            "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}},
+        }))
+        .unwrap();
+        assert!(!attachment.attached && attachment.error().is_none() && attachment.metadata.is_empty());
+        assert_eq!(attachment.volume.as_deref(), Some("v"));
     }
 }

@@ -83,6 +83,8 @@ pub mod annotation {
     pub const MODIFY_SECRET_NAME: Annotation = Annotation("volume.kubernetes.io/controller-modify-secret-name");
     pub const MODIFY_SECRET_NAMESPACE: Annotation =
         Annotation("volume.kubernetes.io/controller-modify-secret-namespace");
+    /// The node leaves attaching and detaching to the controller. On nodes; presence only.
+    pub const MANAGED_ATTACH: Annotation = Annotation("volumes.kubernetes.io/controller-managed-attach-detach");
     pub const CREATED_BY: Annotation = Annotation("kubernetes.io/createdby");
     pub const MIGRATED_PLUGINS: Annotation = Annotation("storage.alpha.kubernetes.io/migrated-plugins");
     pub const ALLOW_VOLUME_MODE_CHANGE: Annotation =
@@ -91,6 +93,13 @@ pub mod annotation {
     pub const PORTWORX_SECRET_NAME: Annotation = Annotation("openstorage.io/auth-secret-name");
     pub const PORTWORX_SECRET_NAMESPACE: Annotation = Annotation("openstorage.io/auth-secret-namespace");
     pub const MOUNT_OPTIONS: Annotation = Annotation("volume.beta.kubernetes.io/mount-options");
+    /// On an attachment: how the driver calls the node that the volume was published to.
+    pub const NODE_ID: Annotation = Annotation("csi.alpha.kubernetes.io/node-id");
+    /// On an attachment: the driver's name of the volume that was published, so that it can be taken back without the
+    /// PersistentVolume.
+    pub const PUBLISHED_HANDLE: Annotation = Annotation("orlop.dev/published-handle");
+    /// On an attachment: the secret that taking it back needs, as `NAMESPACE/NAME`.
+    pub const PUBLISH_SECRET: Annotation = Annotation("orlop.dev/publish-secret");
     /// What kubectl keeps of an earlier `apply`. Never read by us, often larger than the rest of the object.
     pub const LAST_APPLIED: Annotation = Annotation("kubectl.kubernetes.io/last-applied-configuration");
 }

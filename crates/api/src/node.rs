@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::keys::annotation;
-use crate::object::{Kind, Meta, Object, Word};
+use crate::keys::{Taint, annotation};
+use crate::object::{Kind, Meta, Object, UnixSeconds, Word};
 use crate::selector::NodeSelector;
 
 /// A machine.
@@ -14,6 +14,22 @@ pub struct Node {
     pub unschedulable: bool,
     pub taints: Box<[NodeTaint]>,
     pub ready: Readiness,
+    /// When `ready` became what it is, if the node's condition says so.
+    pub ready_since: Option<UnixSeconds>,
+    /// What the attach/detach controller reports to be attached here, in the order of the object.
+    pub attached: Box<[AttachedVolume]>,
+    /// Unique names of the volumes that the node's agent uses, or is about to use.
+    pub in_use: Box<[Box<str>]>,
+}
+
+/// An entry of `status.volumesAttached`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttachedVolume {
+    /// The volume's unique name.
+    pub name: Box<str>,
+    #[serde(default)]
+    pub device_path: Box<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -36,6 +52,25 @@ pub enum Readiness {
 impl Node {
     pub fn name(&self) -> &str {
         self.meta.key.name()
+    }
+
+    /// Whether the node leaves attaching and detaching to the controller. Presence of the annotation only.
+    pub fn attach_is_managed(&self) -> bool {
+        self.meta.annotation(annotation::MANAGED_ATTACH).is_some()
+    }
+
+    pub fn has_taint(&self, key: Taint) -> bool {
+        self.taints.iter().any(|taint| taint.key == *key.text())
+    }
+
+    /// Whether the controller reports the volume of this unique name to be attached.
+    pub fn reports_attached(&self, unique: &str) -> bool {
+        self.attached.iter().any(|volume| &*volume.name == unique)
+    }
+
+    /// Whether the node's agent uses the volume of this unique name.
+    pub fn uses(&self, unique: &str) -> bool {
+        self.in_use.iter().any(|name| &**name == unique)
     }
 }
 
@@ -67,6 +102,10 @@ struct WireNodeSpec {
 #[serde(default)]
 struct WireNodeStatus {
     conditions: Vec<WireCondition>,
+    #[serde(rename = "volumesAttached")]
+    attached: Option<Box<[AttachedVolume]>>,
+    #[serde(rename = "volumesInUse")]
+    in_use: Option<Box<[Box<str>]>>,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +113,8 @@ struct WireCondition {
     #[serde(rename = "type")]
     kind: Box<str>,
     status: Box<str>,
+    #[serde(rename = "lastTransitionTime", default)]
+    changed: Option<UnixSeconds>,
 }
 
 impl From<WireNode> for Node {
@@ -84,7 +125,15 @@ impl From<WireNode> for Node {
             Some("False") => Readiness::NotReady,
             _ => Readiness::Unknown,
         };
-        Self { meta: wire.metadata, unschedulable: wire.spec.unschedulable, taints: wire.spec.taints, ready }
+        Self {
+            ready,
+            ready_since: condition.and_then(|condition| condition.changed),
+            meta: wire.metadata,
+            unschedulable: wire.spec.unschedulable,
+            taints: wire.spec.taints,
+            attached: wire.status.attached.unwrap_or_default(),
+            in_use: wire.status.in_use.unwrap_or_default(),
+        }
     }
 }
 
@@ -398,5 +447,39 @@ impl From<WirePod> for Pod {
             gated: !spec.scheduling_gates.is_empty(),
             unschedulable: status.unschedulable(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::taint;
+
+    fn node(object: serde_json::Value) -> Node {
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn what_is_attached_and_what_is_used_is_read_from_the_wire() {
+        let node = node(serde_json::json!({
+            "metadata": {"name": "n", "annotations": {annotation::MANAGED_ATTACH.text(): "true"}},
+            "spec": {"taints": [{"key": taint::OUT_OF_SERVICE.text(), "effect": "NoExecute"}]},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "volumesAttached": [{"name": "a", "devicePath": "/dev/x"}, {"name": "b", "devicePath": ""}],
+                "volumesInUse": ["b"],
+            },
+        }));
+        assert!(node.attach_is_managed() && node.has_taint(taint::OUT_OF_SERVICE));
+        assert_eq!((node.ready, node.ready_since), (Readiness::NotReady, Some(UnixSeconds(1_767_225_600))));
+        assert_eq!(&*node.attached[0].device_path, "/dev/x");
+        assert!(node.reports_attached("b") && node.uses("b") && !node.uses("a"));
+    }
+
+    #[test]
+    fn a_bare_node_is_unknown_and_has_nothing() {
+        let node = node(serde_json::json!({"metadata": {"name": "n"}, "status": {"volumesAttached": null}}));
+        assert_eq!((node.ready, node.ready_since, node.attach_is_managed()), (Readiness::Unknown, None, false));
+        assert!(node.attached.is_empty() && node.in_use.is_empty());
     }
 }

@@ -3,6 +3,7 @@
 //! One folder per step, in the order a claim meets them. Nothing here can do I/O, read a clock or draw a random number:
 //! time and chance come in as data. The acting halves are in `control` and `node`.
 
+pub mod attach;
 pub mod bind;
 pub mod capacity;
 pub mod decision;

@@ -49,8 +49,9 @@ pub(super) fn in_use(trail: &mut Trail<'_>, claim: &Claim, volume: &str) {
     let attachments = picture.attachments.items().iter().filter(|held| held.volume.as_deref() == Some(volume));
     let attachments: Vec<_> = attachments.collect();
     for attachment in &attachments {
-        if let Some(message) = &attachment.error {
-            let finding = Finding::AttachFailed { node: attachment.node.as_str().into(), message: message.clone() };
+        if let Some(error) = attachment.error() {
+            let (node, message) = (attachment.node.as_str().into(), error.message.clone());
+            let finding = Finding::AttachFailed { node, message };
             trail.find(Subject::of(Kind::ATTACHMENT.kind, &attachment.meta.key), &finding, Vec::new());
         }
     }

@@ -177,7 +177,15 @@ impl Own {
             NodeDriver { name: driver.into(), node_id: name.into(), topology_keys: Some(keys), allocatable: None };
         let csi_node = CsiNode { meta: Meta::new(Key::cluster(name)), drivers: Box::new([driver]) };
         let meta = Meta { labels: place.0.iter().collect(), ..Meta::new(Key::cluster(name)) };
-        let node = Node { meta, unschedulable: false, taints: Box::default(), ready: Readiness::Unknown };
+        let node = Node {
+            meta,
+            unschedulable: false,
+            taints: Box::default(),
+            ready: Readiness::Unknown,
+            ready_since: None,
+            attached: Box::default(),
+            in_use: Box::default(),
+        };
         Self { csi_node, node }
     }
 }
