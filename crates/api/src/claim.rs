@@ -38,6 +38,10 @@ pub struct ClaimStatus {
     pub attributes_class: Option<Box<str>>,
     /// The class a running modification goes to.
     pub attributes_target: Option<Box<str>>,
+    /// The size that a resize goes to.
+    pub allocated: Option<Amount>,
+    /// How far a resize has come.
+    pub resize: Option<Word>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -220,6 +224,8 @@ struct WireStatus {
     capacity: BTreeMap<Box<str>, serde_json::Value>,
     current_volume_attributes_class_name: Option<Box<str>>,
     modify_volume_status: Option<WireModify>,
+    allocated_resources: BTreeMap<Box<str>, serde_json::Value>,
+    allocated_resource_statuses: BTreeMap<Box<str>, Word>,
 }
 
 #[derive(Deserialize, Default)]
@@ -246,7 +252,7 @@ pub(crate) fn storage(list: &BTreeMap<Box<str>, serde_json::Value>) -> Option<Am
 
 impl From<Wire> for Claim {
     fn from(wire: Wire) -> Self {
-        let Wire { metadata, spec, status } = wire;
+        let Wire { metadata, spec, mut status } = wire;
         let reference = spec.data_source_ref.map(|source| source.read(SourceField::DataSourceRef));
         let source = spec.data_source.map(|source| source.read(SourceField::DataSource));
         Self {
@@ -263,6 +269,8 @@ impl From<Wire> for Claim {
             status: Box::new(ClaimStatus {
                 access: status.access_modes,
                 capacity: storage(&status.capacity),
+                allocated: storage(&status.allocated_resources),
+                resize: status.allocated_resource_statuses.remove("storage").filter(|word| !word.is_empty()),
                 attributes_class: status.current_volume_attributes_class_name,
                 attributes_target: status
                     .modify_volume_status

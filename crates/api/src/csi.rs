@@ -23,6 +23,30 @@ pub struct CsiDriverSpec {
     pub storage_capacity: Option<bool>,
     /// Whether a pod may go only to nodes where the driver runs.
     pub prevent_pod_scheduling_if_missing: Option<bool>,
+    /// Who gives a volume's files to a pod's group; absent only in objects that passed no defaulting.
+    pub fs_group_policy: Option<Word>,
+    /// Whether the driver wants to know for which pod a volume is.
+    pub pod_info_on_mount: Option<bool>,
+    /// The service account tokens that it wants.
+    pub token_requests: Option<Box<[TokenRequest]>>,
+    /// Whether a published volume is published again from time to time.
+    pub requires_republish: Option<bool>,
+    /// `Persistent`, `Ephemeral` or both.
+    pub volume_lifecycle_modes: Option<Box<[Word]>>,
+    pub se_linux_mount: Option<bool>,
+    /// How often a node asks anew how many volumes fit.
+    pub node_allocatable_update_period_seconds: Option<i64>,
+    /// Whether tokens go into the secrets of a call, where logs do not see them.
+    pub service_account_token_in_secrets: Option<bool>,
+}
+
+/// A service account token that a driver wants.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TokenRequest {
+    /// Empty means the API server itself.
+    pub audience: Box<str>,
+    pub expiration_seconds: Option<i64>,
 }
 
 impl Object for CsiDriver {

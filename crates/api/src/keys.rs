@@ -92,6 +92,10 @@ pub mod annotation {
     pub const AZURE_FILE_RESOURCE_GROUP: Annotation = Annotation("kubernetes.io/azure-file-resource-group");
     pub const PORTWORX_SECRET_NAME: Annotation = Annotation("openstorage.io/auth-secret-name");
     pub const PORTWORX_SECRET_NAMESPACE: Annotation = Annotation("openstorage.io/auth-secret-namespace");
+    /// A group that every pod with the volume belongs to.
+    pub const VOLUME_GID: Annotation = Annotation("pv.beta.kubernetes.io/gid");
+    /// On a claim: no other node has to grow its filesystem.
+    pub const NODE_EXPANSION_NOT_REQUIRED: Annotation = Annotation("volume.kubernetes.io/node-expansion-not-required");
     pub const MOUNT_OPTIONS: Annotation = Annotation("volume.beta.kubernetes.io/mount-options");
     /// On an attachment: how the driver calls the node that the volume was published to.
     pub const NODE_ID: Annotation = Annotation("csi.alpha.kubernetes.io/node-id");
@@ -174,6 +178,16 @@ pub mod parameter {
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 }
 
+/// What a driver is told about the pod that gets a volume (spec node 11).
+pub mod context {
+    pub const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
+    pub const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
+    pub const POD_UID: &str = "csi.storage.k8s.io/pod.uid";
+    pub const SERVICE_ACCOUNT: &str = "csi.storage.k8s.io/serviceAccount.name";
+    pub const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
+    pub const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+}
+
 /// Conditions of pods.
 pub mod condition {
     /// Whether a pod's volumes are mounted, on a machine whose agent runs no containers.
@@ -206,4 +220,17 @@ pub mod provisioner {
     pub const NFS: &str = "kubernetes.io/nfs";
     pub const CSI: &str = "kubernetes.io/csi";
     pub const LOCAL: &str = "kubernetes.io/local-volume";
+}
+
+/// Names of the kubelet's volume plugins, which directories and unique volume names are made of (spec node 2).
+pub mod plugin {
+    pub const CSI: &str = super::provisioner::CSI;
+    pub const HOST_PATH: &str = super::provisioner::HOST_PATH;
+    pub const NFS: &str = super::provisioner::NFS;
+    pub const LOCAL: &str = super::provisioner::LOCAL;
+    pub const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
+    pub const SECRET: &str = "kubernetes.io/secret";
+    pub const CONFIG_MAP: &str = "kubernetes.io/configmap";
+    pub const DOWNWARD_API: &str = "kubernetes.io/downward-api";
+    pub const PROJECTED: &str = "kubernetes.io/projected";
 }

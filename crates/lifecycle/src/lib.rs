@@ -10,6 +10,7 @@ pub mod decision;
 pub mod ephemeral;
 pub mod explain;
 pub mod migration;
+pub mod node;
 pub mod outcome;
 pub mod protect;
 pub mod provision;

@@ -3,6 +3,7 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`host`] | everything the agent asks of its machine, as one trait: real Linux, or a model of it |
+//! | [`layout`] | where everything lies on disk, and what it is called there |
 //! | [`drivers`] | the CSI drivers that are registered on this machine |
 //!
 //! # Invariants
@@ -14,3 +15,4 @@
 
 pub mod drivers;
 pub mod host;
+pub mod layout;

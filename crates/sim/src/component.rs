@@ -41,6 +41,16 @@ impl Component {
         kube::Client::new(self.way.clone(), "default")
     }
 
+    /// The component dies now.
+    pub fn kill(&self) {
+        self.line.note("killed (injected)");
+        self.line.kill();
+    }
+
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
     /// A line of the journal in the component's name.
     pub fn note(&self, what: impl std::fmt::Display) {
         self.line.note(what);

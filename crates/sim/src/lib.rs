@@ -20,6 +20,7 @@ pub mod driver;
 pub mod faults;
 mod journal;
 pub mod keys;
+pub mod machine;
 mod process;
 mod random;
 pub mod storage;

@@ -329,6 +329,18 @@ impl Client {
         self.bytes(ask.with(body)?).await.map(drop)
     }
 
+    /// Asks for something that belongs to an object and is made in the answer, such as the `token` of a service account.
+    pub async fn request_part<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        key: &Key,
+        part: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Error> {
+        let ask = Ask { part: Some(part), ..Ask::of(Verb::Create, kind, key) };
+        self.answer(ask.with(body)?).await
+    }
+
     /// Replaces an object; conditional if `body` carries a `resourceVersion`.
     pub async fn replace<T: DeserializeOwned>(&self, kind: Kind, key: &Key, body: &impl Serialize) -> Result<T, Error> {
         let mut ask = Ask::of(Verb::Update, kind, key);
@@ -363,7 +375,22 @@ impl Client {
 
     /// Asks for an object's end.
     pub async fn delete<T: Object>(&self, key: &Key, only_if: &Preconditions) -> Result<Deleted<T>, Error> {
-        let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        self.delete_with(key, only_if, options).await
+    }
+
+    /// Ends an object without giving it time: what a node does with a pod of which nothing is left.
+    pub async fn delete_now<T: Object>(&self, key: &Key, only_if: &Preconditions) -> Result<Deleted<T>, Error> {
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
+        self.delete_with(key, only_if, options).await
+    }
+
+    async fn delete_with<T: Object>(
+        &self,
+        key: &Key,
+        only_if: &Preconditions,
+        mut body: Value,
+    ) -> Result<Deleted<T>, Error> {
         let mut preconditions = json!({});
         if let Some(uid) = &only_if.uid {
             preconditions["uid"] = uid.as_str().into();

@@ -41,5 +41,11 @@ calls! {
     GroupControllerClient, create_volume_group_snapshot, "/csi.v1.GroupController/CreateVolumeGroupSnapshot", CreateVolumeGroupSnapshotRequest => CreateVolumeGroupSnapshotResponse;
     GroupControllerClient, delete_volume_group_snapshot, "/csi.v1.GroupController/DeleteVolumeGroupSnapshot", DeleteVolumeGroupSnapshotRequest => DeleteVolumeGroupSnapshotResponse;
     GroupControllerClient, get_volume_group_snapshot, "/csi.v1.GroupController/GetVolumeGroupSnapshot", GetVolumeGroupSnapshotRequest => GetVolumeGroupSnapshotResponse;
+    NodeClient, node_stage_volume, "/csi.v1.Node/NodeStageVolume", NodeStageVolumeRequest => NodeStageVolumeResponse;
+    NodeClient, node_unstage_volume, "/csi.v1.Node/NodeUnstageVolume", NodeUnstageVolumeRequest => NodeUnstageVolumeResponse;
+    NodeClient, node_publish_volume, "/csi.v1.Node/NodePublishVolume", NodePublishVolumeRequest => NodePublishVolumeResponse;
+    NodeClient, node_unpublish_volume, "/csi.v1.Node/NodeUnpublishVolume", NodeUnpublishVolumeRequest => NodeUnpublishVolumeResponse;
+    NodeClient, node_expand_volume, "/csi.v1.Node/NodeExpandVolume", NodeExpandVolumeRequest => NodeExpandVolumeResponse;
+    NodeClient, node_get_volume_stats, "/csi.v1.Node/NodeGetVolumeStats", NodeGetVolumeStatsRequest => NodeGetVolumeStatsResponse;
     NodeClient, node_get_info, "/csi.v1.Node/NodeGetInfo", NodeGetInfoRequest => NodeGetInfoResponse;
 }

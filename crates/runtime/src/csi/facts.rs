@@ -34,6 +34,11 @@ impl Capabilities {
         self.controller.contains(&rpc)
     }
 
+    /// Whether it does this on a node.
+    pub fn on_node(&self, rpc: NodeRpc) -> bool {
+        self.node.contains(&rpc)
+    }
+
     /// Whether its volumes cannot be reached from everywhere.
     pub fn has_topology(&self) -> bool {
         self.serves(Service::VolumeAccessibilityConstraints)

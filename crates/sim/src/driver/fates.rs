@@ -1,12 +1,14 @@
 //! What can happen to a call, drawn from the seed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use tonic::Code;
 
-use super::{Call, Inner};
+use super::{Call, Found, Inner};
 use crate::random::Odds;
 
 /// How bad a driver is.
@@ -30,6 +32,28 @@ pub struct Habits {
     pub down: RangeInclusive<Duration>,
     /// Whether it knows places.
     pub places: Places,
+    /// Whether volumes are published to a node before it can use them.
+    pub attach: Attach,
+    /// Whether a node stages a volume before pods get it.
+    pub staging: Staging,
+    /// How many volumes a node may have; 0 is as many as there are.
+    pub per_node: u32,
+    /// What else its node side can do.
+    pub node: BTreeSet<NodeRpc>,
+}
+
+/// Whether a driver attaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attach {
+    Required,
+    Not,
+}
+
+/// Whether a driver stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Staging {
+    Required,
+    Not,
 }
 
 /// Whether volumes are in a place.
@@ -56,6 +80,10 @@ impl Habits {
             up: 100_000 * second..=100_000 * second,
             down: second..=second,
             places: Places::None,
+            attach: Attach::Not,
+            staging: Staging::Required,
+            per_node: 0,
+            node: [NodeRpc::GetVolumeStats, NodeRpc::ExpandVolume].into(),
         }
     }
 
@@ -73,6 +101,10 @@ impl Habits {
             up: 20 * second..=240 * second,
             down: second..=60 * second,
             places: Places::None,
+            attach: Attach::Not,
+            staging: Staging::Required,
+            per_node: 0,
+            node: [NodeRpc::GetVolumeStats, NodeRpc::ExpandVolume].into(),
         }
     }
 }
@@ -126,8 +158,12 @@ impl Inner {
             let all = OPEN.len() + DOOR.len() + FINAL.len();
             let at = usize::try_from(self.random.below(all as u64)).unwrap_or_default();
             let code = *OPEN.iter().chain(&DOOR).chain(&FINAL).nth(at).unwrap_or(&open);
-            let nothing = !self.busy.contains(&call.object) && self.state.named(&call.object).is_none();
-            return Bent::Refused(if nothing || !FINAL.contains(&code) || call.deletes() { code } else { open });
+            let any = match call.found {
+                Found::Nothing => !self.busy.contains(&call.object),
+                Found::Something => false,
+                Found::Whatever => true,
+            };
+            return Bent::Refused(if any || !FINAL.contains(&code) { code } else { open });
         }
         if self.random.happens(habits.broken) {
             return Bent::Broken(open);
@@ -142,11 +178,5 @@ impl Inner {
             return Bent::Twice;
         }
         Bent::Not
-    }
-}
-
-impl Call {
-    fn deletes(&self) -> bool {
-        self.method == super::serve::DELETE
     }
 }

@@ -11,7 +11,9 @@
 //!    lies about that cannot be served without leaks by anybody. Codes about credentials and the like come at any time.
 //! 3. Every call and every effect is a line in the journal.
 
+pub mod attach;
 mod fates;
+mod node;
 mod serve;
 mod state;
 
@@ -26,7 +28,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tonic::{Code, Status};
 
-pub use fates::{Bent, Habits, Places};
+pub use attach::Published;
+pub use fates::{Attach, Bent, Habits, Places, Staging};
+pub use node::{NodeSide, is_on};
 pub use state::{BAD_PARAMETER, State, Volume};
 
 use crate::journal::Journal;
@@ -38,6 +42,9 @@ use crate::{World, keys};
 pub trait Onlooker: Send + Sync + 'static {
     /// DeleteVolume was called for this volume, or is about to take effect.
     fn deleting(&self, volume: &Volume);
+
+    /// A volume was published or unpublished, or a call on a machine has had its effect.
+    fn happened(&self) {}
 }
 
 /// The driver. Clones are the same.
@@ -148,15 +155,33 @@ impl Model {
         self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets the onlooker see what has changed.
+    fn happened(&self) {
+        let onlooker = self.lock().onlooker.clone();
+        if let Some(onlooker) = onlooker {
+            onlooker.happened();
+        }
+    }
+
     fn note(&self, what: impl fmt::Display) {
         self.shared.journal.note("driver", what);
     }
 
-    /// Takes a call in and answers it, as its fate wants.
+    /// Takes a call to the backend in and answers it, as its fate wants.
     async fn answer<T: Send + 'static>(&self, call: Call, effect: Effect<T>) -> Result<T, Status> {
         let mut up = self.shared.up.subscribe();
-        if *up.borrow_and_update() == Up::Gone {
-            return Err(Status::unavailable("the connection is closed"));
+        let open = *up.borrow_and_update() == Up::Listening;
+        let closed = Box::pin(async move {
+            // The sender lives as long as the driver; if it is gone, so is the connection.
+            let _ = up.changed().await;
+        });
+        self.answer_at(Door { open, closed }, call, effect).await
+    }
+
+    /// The same, at any of its doors.
+    async fn answer_at<T: Send + 'static>(&self, door: Door, call: Call, effect: Effect<T>) -> Result<T, Status> {
+        if !door.open {
+            return Err(no_connection());
         }
         let (bent, delay) = self.take_in(&call)?;
         let (answered, answer) = tokio::sync::oneshot::channel();
@@ -170,7 +195,7 @@ impl Model {
         });
         tokio::select! {
             biased;
-            _ = up.changed() => Err(Status::unavailable("the connection was closed")),
+            () = door.closed => Err(Status::unavailable("the connection was closed")),
             answer = answer => answer.unwrap_or_else(|_| Err(Status::internal("the call panicked"))),
         }
     }
@@ -234,7 +259,30 @@ struct Call {
     method: &'static str,
     /// The volume's name, or an id that nothing has: one call at a time works on it.
     object: String,
+    found: Found,
 }
+
+/// What there is of that for which a call asks, which says what a driver may answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Something,
+    /// The call takes away, and may be refused with any code.
+    Whatever,
+}
+
+/// One of the sockets at which the driver listens.
+struct Door {
+    open: bool,
+    /// Resolves when nobody listens there any more.
+    closed: BoxFuture<'static, ()>,
+}
+
+fn no_connection() -> Status {
+    Status::unavailable("the connection is closed")
+}
+
+type Answer<T> = Result<tonic::Response<T>, Status>;
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -259,5 +307,7 @@ impl Dial for Model {
     }
 }
 
+#[cfg(test)]
+mod node_tests;
 #[cfg(test)]
 mod tests;

@@ -8,18 +8,18 @@ use v1::controller_service_capability::{self as capability, rpc::Type as Rpc};
 use v1::identity_server::{Identity, IdentityServer};
 use v1::plugin_capability::service::Type as Service;
 
-use super::fates::Places;
-use super::{Call, Model};
+use super::{Answer, Attach, Call, Found, Model, Places};
 
-pub(super) const DELETE: &str = "DeleteVolume";
+const DELETE: &str = "DeleteVolume";
 const CREATE: &str = "CreateVolume";
 const CAPACITY: &str = "GetCapacity";
+const PUBLISH: &str = "ControllerPublishVolume";
+const UNPUBLISH: &str = "ControllerUnpublishVolume";
+const LIST: &str = "ListVolumes";
 
 pub(super) fn routes(model: Model) -> Routes {
     Routes::new(IdentityServer::new(model.clone())).add_service(ControllerServer::new(model))
 }
-
-type Answer<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Identity for Model {
@@ -51,7 +51,11 @@ impl Identity for Model {
 
 impl Model {
     async fn create(&self, request: v1::CreateVolumeRequest) -> Result<v1::CreateVolumeResponse, Status> {
-        let call = Call { method: CREATE, object: request.name.clone() };
+        let found = match self.lock().state.named(&request.name) {
+            Some(_) => Found::Something,
+            None => Found::Nothing,
+        };
+        let call = Call { method: CREATE, object: request.name.clone(), found };
         let effect = move |model: &Model| {
             let volume = model.lock().state.create(&request)?;
             Ok(v1::CreateVolumeResponse { volume: Some(volume) })
@@ -66,8 +70,11 @@ impl Model {
         }
         self.ask(&id);
         let name = self.lock().state.get(&id).map(|volume| volume.name.clone());
-        let call = Call { method: DELETE, object: name.unwrap_or_else(|| id.clone()) };
+        let call = Call { method: DELETE, object: name.unwrap_or_else(|| id.clone()), found: Found::Whatever };
         let effect = move |model: &Model| {
+            if let Some((node, _)) = model.lock().state.published(&id).next() {
+                return Err(Status::failed_precondition(format!("{id} is published to {node}")));
+            }
             model.ask(&id);
             if let Some(gone) = model.lock().state.delete(&id) {
                 model.note(format_args!("{id} of {} is gone", gone.name));
@@ -86,6 +93,61 @@ impl Model {
         if let (Some(onlooker), Some(volume)) = (onlooker, volume) {
             onlooker.deleting(&volume);
         }
+    }
+
+    async fn publish(
+        &self,
+        request: v1::ControllerPublishVolumeRequest,
+    ) -> Result<v1::ControllerPublishVolumeResponse, Status> {
+        self.attaches()?;
+        let (volume, node) = (&request.volume_id, &request.node_id);
+        let found = match self.lock().state.is_published(volume, node) {
+            true => Found::Something,
+            false => Found::Nothing,
+        };
+        let call = Call { method: PUBLISH, object: format!("{volume} to {node}"), found };
+        let effect = move |model: &Model| {
+            let room = model.shared.habits.per_node;
+            let answer = model.lock().state.publish(&request, room)?;
+            model.note(format_args!("{} is published to {}", request.volume_id, request.node_id));
+            model.happened();
+            Ok(answer)
+        };
+        self.answer(call, Box::new(effect)).await
+    }
+
+    async fn unpublish(
+        &self,
+        request: v1::ControllerUnpublishVolumeRequest,
+    ) -> Result<v1::ControllerUnpublishVolumeResponse, Status> {
+        self.attaches()?;
+        let (volume, node) = (request.volume_id, request.node_id);
+        if volume.is_empty() {
+            return Err(Status::invalid_argument("which volume?"));
+        }
+        let call = Call { method: UNPUBLISH, object: format!("{volume} to {node}"), found: Found::Whatever };
+        let effect = move |model: &Model| {
+            let gone = model.lock().state.unpublish(&volume, &node);
+            for node in gone {
+                model.note(format_args!("{volume} is not published to {node} any more"));
+            }
+            model.happened();
+            Ok(v1::ControllerUnpublishVolumeResponse {})
+        };
+        self.answer(call, Box::new(effect)).await
+    }
+
+    fn attaches(&self) -> Result<(), Status> {
+        match self.shared.habits.attach {
+            Attach::Required => Ok(()),
+            Attach::Not => Err(Status::unimplemented("the model driver does not attach")),
+        }
+    }
+
+    async fn list(&self, request: v1::ListVolumesRequest) -> Result<v1::ListVolumesResponse, Status> {
+        let mut inner = self.lock();
+        *inner.calls.entry(LIST).or_default() += 1;
+        inner.state.entries(&request)
     }
 
     async fn capacity(&self, request: v1::GetCapacityRequest) -> Result<v1::GetCapacityResponse, Status> {
@@ -110,7 +172,11 @@ macro_rules! controller {
                 let one = |rpc: Rpc| v1::ControllerServiceCapability {
                     r#type: Some(capability::Type::Rpc(capability::Rpc { r#type: rpc.into() })),
                 };
-                let capabilities = [Rpc::CreateDeleteVolume, Rpc::CloneVolume, Rpc::GetCapacity].map(one).to_vec();
+                let mut capabilities = [Rpc::CreateDeleteVolume, Rpc::CloneVolume, Rpc::GetCapacity].map(one).to_vec();
+                if self.shared.habits.attach == Attach::Required {
+                    let attaching = [Rpc::PublishUnpublishVolume, Rpc::ListVolumes, Rpc::ListVolumesPublishedNodes];
+                    capabilities.extend(attaching.map(one));
+                }
                 Ok(Response::new(v1::ControllerGetCapabilitiesResponse { capabilities }))
             }
 
@@ -130,12 +196,12 @@ controller! {
         create_volume => create, CreateVolumeRequest => CreateVolumeResponse;
         delete_volume => delete, DeleteVolumeRequest => DeleteVolumeResponse;
         get_capacity => capacity, GetCapacityRequest => GetCapacityResponse;
+        controller_publish_volume => publish, ControllerPublishVolumeRequest => ControllerPublishVolumeResponse;
+        controller_unpublish_volume => unpublish, ControllerUnpublishVolumeRequest => ControllerUnpublishVolumeResponse;
+        list_volumes => list, ListVolumesRequest => ListVolumesResponse;
     }
     lacks {
-        controller_publish_volume, ControllerPublishVolumeRequest => ControllerPublishVolumeResponse;
-        controller_unpublish_volume, ControllerUnpublishVolumeRequest => ControllerUnpublishVolumeResponse;
         validate_volume_capabilities, ValidateVolumeCapabilitiesRequest => ValidateVolumeCapabilitiesResponse;
-        list_volumes, ListVolumesRequest => ListVolumesResponse;
         create_snapshot, CreateSnapshotRequest => CreateSnapshotResponse;
         delete_snapshot, DeleteSnapshotRequest => DeleteSnapshotResponse;
         list_snapshots, ListSnapshotsRequest => ListSnapshotsResponse;

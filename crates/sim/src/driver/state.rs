@@ -9,6 +9,7 @@ use csi::v1;
 use tonic::{Code, Status};
 use v1::volume_content_source::Type as From;
 
+use super::attach::Attachments;
 use crate::keys;
 
 /// A parameter with which a class can never be served: what a user writes by mistake.
@@ -55,6 +56,7 @@ pub struct State {
     /// Bytes left by zone; a driver without places has one, with an empty name.
     room: BTreeMap<String, i64>,
     made: u64,
+    pub(super) attachments: Attachments,
 }
 
 impl State {
@@ -62,7 +64,7 @@ impl State {
     pub fn new(zones: &[&str], bytes: i64) -> Self {
         let zones = if zones.is_empty() { &[""] } else { zones };
         let room = zones.iter().map(|zone| ((*zone).to_owned(), bytes)).collect();
-        Self { volumes: BTreeMap::new(), room, made: 0 }
+        Self { volumes: BTreeMap::new(), room, made: 0, attachments: Attachments::default() }
     }
 
     pub fn volumes(&self) -> impl Iterator<Item = &Volume> {
@@ -116,6 +118,13 @@ impl State {
         Ok(answer)
     }
 
+    /// A volume that somebody made before, under an id of his own.
+    pub fn put(&mut self, id: &str, bytes: i64) {
+        let terms = Terms::of(&v1::CreateVolumeRequest::default());
+        let (id, name) = (id.to_owned(), id.to_owned());
+        self.volumes.insert(id.clone(), Volume { id, name, bytes, zone: None, terms });
+    }
+
     /// DeleteVolume. What is not there is gone, and that is a success.
     pub fn delete(&mut self, id: &str) -> Option<Volume> {
         let gone = self.volumes.remove(id)?;
@@ -165,7 +174,7 @@ impl State {
         requisite.is_empty() || requisite.iter().any(|place| place.segments.get(keys::ZONE) == Some(zone))
     }
 
-    fn answer(&self, volume: &Volume) -> v1::Volume {
+    pub(super) fn answer(&self, volume: &Volume) -> v1::Volume {
         let place = |zone: &String| v1::Topology { segments: [(keys::ZONE.to_owned(), zone.clone())].into() };
         v1::Volume {
             capacity_bytes: volume.bytes,

@@ -1,0 +1,233 @@
+//! One volume on this machine: what comes next (node 6.2, 7, 9, 16).
+
+use api::Uid;
+
+use super::state::{Held, Origin};
+use super::Because;
+use crate::decision::Decision;
+
+/// What is known of a volume on this machine.
+#[derive(Debug, Clone)]
+pub struct Observed<'a> {
+    pub attach: Attach<'a>,
+    /// Why the driver cannot be asked, if it cannot. `None` for volumes without a driver, too.
+    pub driver: Option<Because>,
+    pub staging: Staging,
+    /// Whether it is staged.
+    pub device: Held,
+    pub removal: Removal,
+    pub sharing: Sharing,
+    /// The pods that want it, in the order in which they asked.
+    pub wanted: &'a [Wanted],
+    /// The pods that have it, or may have it.
+    pub held: &'a [(Uid, Held)],
+}
+
+/// A pod that wants the volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub pod: Uid,
+    pub held: Held,
+    pub due: Due,
+}
+
+/// What a pod that has the volume is to get besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    Nothing,
+    /// The driver wants to be asked again from time to time.
+    Republish,
+    /// The volume has become larger than its filesystem.
+    Expand,
+}
+
+/// How the volume comes to this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attach<'a> {
+    NotNeeded,
+    Needed {
+        /// Whether the server stored that this node uses it.
+        reported: bool,
+        /// Whether the controller lists it as attached in the node's status.
+        listed: bool,
+        attachment: Attachment<'a>,
+    },
+}
+
+/// The VolumeAttachment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attachment<'a> {
+    Missing,
+    Waiting,
+    Going,
+    Refused(&'a str),
+    Attached,
+}
+
+/// Whether the volume has a step for the whole machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Staging {
+    Needed,
+    NotNeeded,
+}
+
+/// Whether anything may be taken away (node 5.1, 7: pods and node are known).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    Allowed,
+    NotYet,
+}
+
+/// How many pods may have it at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    Many,
+    /// Its only access mode is ReadWriteOncePod.
+    OnePod,
+}
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    Unpublish(Uid),
+    /// For a pod, whose group the driver may want to know.
+    Stage(Uid),
+    Publish(Uid),
+    Republish(Uid),
+    Expand(Uid),
+    Unstage,
+    /// Nothing is left: the volume is not in use here any more.
+    Forget,
+}
+
+impl Step {
+    /// The name that backoff and metrics go by (node 8.1).
+    pub fn operation(&self) -> &'static str {
+        match self {
+            Self::Unpublish(_) => "volume_unmount",
+            Self::Stage(_) | Self::Publish(_) | Self::Republish(_) => "volume_mount",
+            Self::Expand(_) => "volume_fs_resize",
+            Self::Unstage => "unmount_device",
+            Self::Forget => "volume_detach",
+        }
+    }
+
+    pub fn pod(&self) -> Option<&Uid> {
+        match self {
+            Self::Unpublish(pod)
+            | Self::Stage(pod)
+            | Self::Publish(pod)
+            | Self::Republish(pod)
+            | Self::Expand(pod) => Some(pod),
+            Self::Unstage | Self::Forget => None,
+        }
+    }
+}
+
+/// What can be done now, the most urgent first. Whoever acts takes the first that is not held back by its own failures,
+/// and decides again.
+pub fn decide(observed: &Observed<'_>) -> Decision<Step, Because> {
+    let mut actions = Vec::new();
+    let mut because = None;
+    for (pod, reason) in leaving(observed) {
+        match blocked_removal(observed) {
+            Some(blocked) => because = because.or(Some(blocked)),
+            None => {
+                actions.push(Step::Unpublish(pod.clone()));
+                because = because.or(Some(reason));
+            }
+        }
+    }
+    for wanted in observed.wanted {
+        let stands = standing(observed, wanted);
+        let pod = wanted.pod.clone();
+        let step = match stands {
+            Because::Staging => Some(Step::Stage(pod)),
+            Because::Publishing => Some(Step::Publish(pod)),
+            Because::Republishing => Some(Step::Republish(pod)),
+            Because::Expanding => Some(Step::Expand(pod)),
+            _ => None,
+        };
+        actions.extend(step);
+        if stands != Because::Ready {
+            because = because.or(Some(stands));
+        }
+    }
+    if observed.held.is_empty() && (observed.wanted.is_empty() || observed.device == Held::Corrupted) {
+        return unused(observed, because);
+    }
+    Decision { because: because.unwrap_or(Because::Ready), actions }
+}
+
+/// Nobody has it: the machine lets go of it.
+fn unused(observed: &Observed<'_>, because: Option<Because>) -> Decision<Step, Because> {
+    if observed.device.is_none() {
+        return Decision::act(Because::Gone, Step::Forget);
+    }
+    match blocked_removal(observed) {
+        Some(blocked) => Decision::rest(blocked),
+        None => Decision::act(because.unwrap_or(Because::Unused), Step::Unstage),
+    }
+}
+
+fn blocked_removal(observed: &Observed<'_>) -> Option<Because> {
+    match observed.removal {
+        Removal::NotYet => Some(Because::NotKnownYet),
+        Removal::Allowed => observed.driver.clone(),
+    }
+}
+
+/// The pods that have it and should not: they do not want it any more, or what they have is dead.
+fn leaving<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = (&'a Uid, Because)> {
+    observed.held.iter().filter_map(|(pod, held)| match observed.wanted.iter().any(|wanted| wanted.pod == *pod) {
+        false => Some((pod, Because::Unwanted)),
+        true => (*held == Held::Corrupted).then_some((pod, Because::Corrupted)),
+    })
+}
+
+/// Where one pod stands with the volume.
+pub fn standing(observed: &Observed<'_>, wanted: &Wanted) -> Because {
+    match (wanted.held, wanted.due) {
+        (Held::Yes, Due::Nothing) => return Because::Ready,
+        (Held::Corrupted, _) => return Because::Corrupted,
+        (Held::Yes, Due::Republish | Due::Expand) | (Held::No | Held::Maybe(_), _) => {}
+    }
+    if observed.sharing == Sharing::OnePod
+        && let Some((other, _)) = observed.held.iter().find(|(pod, _)| *pod != wanted.pod)
+    {
+        return Because::UsedByPod { pod: other.as_str().into() };
+    }
+    if let Some(missing) = unattached(observed) {
+        // What works goes on working; it is not asked for again meanwhile.
+        return if wanted.held == Held::Yes { Because::Ready } else { missing };
+    }
+    if let Some(driver) = &observed.driver {
+        return if wanted.held == Held::Yes { Because::Ready } else { driver.clone() };
+    }
+    match (observed.staging, observed.device) {
+        (Staging::Needed, Held::Corrupted) => Because::Corrupted,
+        (Staging::Needed, Held::No | Held::Maybe(_)) => Because::Staging,
+        (Staging::Needed, Held::Yes) | (Staging::NotNeeded, _) => match (wanted.held, wanted.due) {
+            (Held::Yes, Due::Expand) => Because::Expanding,
+            (Held::Yes, Due::Republish | Due::Nothing) => Because::Republishing,
+            (Held::No | Held::Maybe(_) | Held::Corrupted, _) => Because::Publishing,
+        },
+    }
+}
+
+/// Why the volume cannot be mounted yet, as far as attaching goes (node 9).
+fn unattached(observed: &Observed<'_>) -> Option<Because> {
+    let Attach::Needed { reported, listed, attachment } = observed.attach else { return None };
+    // What this machine had when the agent started was listed before. The handshake is for what is new here.
+    let known = matches!(observed.device, Held::Yes | Held::Corrupted | Held::Maybe(Origin::Seen));
+    if !known && !reported {
+        return Some(Because::NotReported);
+    }
+    match attachment {
+        Attachment::Refused(message) => Some(Because::AttachFailed { message: message.into() }),
+        Attachment::Going => Some(Because::AttachmentGoing),
+        Attachment::Missing | Attachment::Waiting => Some(Because::NotAttached),
+        Attachment::Attached if known || listed => None,
+        Attachment::Attached => Some(Because::NotAttached),
+    }
+}

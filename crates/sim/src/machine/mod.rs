@@ -1,0 +1,160 @@
+//! A model of a machine: what the node agent and a driver's node side do to it, and what of that survives what.
+//!
+//! A [`Machine`] is the hardware and its kernel. It outlives the agent, whose death changes nothing on it, and a reboot,
+//! which leaves its disk and takes its mounts, its devices and what was under way. An agent works on it through a
+//! [`ModelHost`], which is a life's view of it, with faults of its own.
+//!
+//! # Invariants
+//! 1. Everything is refused that Linux refuses, with the same number (`kernel`). The same behaviour is asked of the real
+//!    machine in `tests/host`.
+//! 2. Every effect is a line in the journal.
+//! 3. What was under way in the machine ends with a reboot and has no effect afterwards.
+
+mod fates;
+mod host;
+mod kernel;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use tokio::sync::watch;
+
+pub use fates::{Event, HostFate, HostFates, Rough};
+pub use host::ModelHost;
+pub use kernel::{Done, Kernel, Node, Owner, Superblock};
+
+use crate::World;
+use crate::journal::Journal;
+
+/// One machine. Clones are the same.
+#[derive(Clone)]
+pub struct Machine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: String,
+    journal: Journal,
+    kernel: Mutex<Kernel>,
+    power: watch::Sender<Power>,
+    onlooker: Mutex<Option<Arc<dyn Onlooker>>>,
+}
+
+/// Who sees every change of a machine, right after it.
+pub trait Onlooker: Send + Sync + 'static {
+    fn changed(&self, machine: &Machine);
+}
+
+/// Whether it runs, and for which time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    On { boot: u64 },
+    Off,
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Machine({})", self.shared.name)
+    }
+}
+
+impl Machine {
+    /// A machine that runs, with an empty disk.
+    pub fn new(world: &World, name: &str) -> Self {
+        Self::with(world.journal().clone(), name)
+    }
+
+    fn with(journal: Journal, name: &str) -> Self {
+        let (kernel, power) = (Mutex::new(Kernel::new()), watch::Sender::new(Power::On { boot: 1 }));
+        Self { shared: Arc::new(Shared { name: name.to_owned(), journal, kernel, power, onlooker: Mutex::new(None) }) }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    pub fn power(&self) -> Power {
+        *self.shared.power.borrow()
+    }
+
+    /// Follows the power.
+    pub fn powers(&self) -> watch::Receiver<Power> {
+        self.shared.power.subscribe()
+    }
+
+    /// Off at once: mounts, devices and what was under way are gone.
+    pub fn power_off(&self) {
+        self.note("power off");
+        self.kernel().boot();
+        self.shared.power.send_replace(Power::Off);
+    }
+
+    /// Runs again; `boots` counts how often.
+    pub fn power_on(&self, boot: u64) {
+        self.note(format_args!("boot {boot}"));
+        self.shared.power.send_replace(Power::On { boot });
+    }
+
+    /// Off and on in one moment.
+    pub fn reboot(&self) {
+        let boot = match self.power() {
+            Power::On { boot } => boot + 1,
+            Power::Off => 1,
+        };
+        self.power_off();
+        self.power_on(boot);
+    }
+
+    /// Breaks the filesystem that is mounted here: it answers everything with this error. False if nothing is mounted.
+    pub fn corrupt(&self, point: &Path, errno: Errno) -> bool {
+        self.note(format_args!("{} is broken: {errno}", point.display()));
+        self.kernel().corrupt(point, errno)
+    }
+
+    /// A process uses what is below a path, so that it is busy.
+    pub fn occupy(&self, path: &Path) {
+        self.kernel().occupy(path);
+    }
+
+    /// No process does so any more.
+    pub fn vacate(&self, path: &Path) {
+        self.kernel().vacate(path);
+    }
+
+    /// Does something to the machine. A success is a line in the journal, and whoever looks on sees it.
+    pub fn act<T>(&self, what: &str, how: impl FnOnce(&mut Kernel) -> Done<T>) -> Done<T> {
+        let done = how(&mut self.kernel());
+        match &done {
+            Ok(_) => self.note(what),
+            Err(errno) => self.note(format_args!("{what}: {errno}")),
+        }
+        let onlooker = self.shared.onlooker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(onlooker) = onlooker {
+            onlooker.changed(self);
+        }
+        done
+    }
+
+    /// Lets this one see every change from now on.
+    pub fn watched_by(&self, onlooker: Arc<dyn Onlooker>) {
+        *self.shared.onlooker.lock().unwrap_or_else(PoisonError::into_inner) = Some(onlooker);
+    }
+
+    /// The state, to look at or to change behind everybody's back.
+    pub fn with_kernel<T>(&self, what: impl FnOnce(&mut Kernel) -> T) -> T {
+        what(&mut self.kernel())
+    }
+
+    fn kernel(&self) -> MutexGuard<'_, Kernel> {
+        self.shared.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, what: impl fmt::Display) {
+        self.shared.journal.note(&self.shared.name, what);
+    }
+}
+
+#[cfg(test)]
+mod tests;
