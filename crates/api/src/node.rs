@@ -216,6 +216,8 @@ pub struct Pod {
     /// Empty until it was scheduled.
     pub node: Box<str>,
     pub phase: PodPhase,
+    /// Whether a container of it runs, as its status says.
+    pub running: bool,
     pub volumes: Box<[PodVolume]>,
     pub scheduler: Word,
     /// Absent when the pod asks for nothing.
@@ -260,6 +262,10 @@ pub enum PodSource {
     InlineCsi {
         driver: Word,
     },
+    /// A volume of an in-tree plugin that a CSI driver took over: as it came, name and source.
+    InTree {
+        volume: Box<serde_json::Value>,
+    },
 }
 
 /// What a pod wants of its node.
@@ -296,6 +302,13 @@ impl Pod {
         matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
     }
 
+    /// Whether it asks for its volumes to be attached: it has a node, has not ended, and is not on its way out with all
+    /// containers stopped. That a container waits does not prove that it will not start, so that this alone frees no
+    /// volume (spec controllers 6.2, weakness 59).
+    pub fn wants_volumes(&self) -> bool {
+        self.scheduled() && !self.terminated() && (self.running || !self.meta.is_deleting())
+    }
+
     /// The node finished with it, or it was deleted by force.
     pub fn shut_down(&self) -> bool {
         self.meta.is_deleting() && self.grace == Some(0)
@@ -306,7 +319,7 @@ impl Pod {
         self.volumes.iter().filter_map(|volume| match &volume.source {
             PodSource::Claim { name, .. } => Some(name.clone()),
             PodSource::Ephemeral { .. } => Some(self.ephemeral_claim(volume)),
-            PodSource::InlineCsi { .. } => None,
+            PodSource::InlineCsi { .. } | PodSource::InTree { .. } => None,
         })
     }
 
@@ -360,6 +373,13 @@ struct WireVolume {
     persistent_volume_claim: Option<WireClaim>,
     ephemeral: Option<WireEphemeral>,
     csi: Option<WireInline>,
+    gce_persistent_disk: Option<serde_json::Value>,
+    aws_elastic_block_store: Option<serde_json::Value>,
+    cinder: Option<serde_json::Value>,
+    azure_disk: Option<serde_json::Value>,
+    azure_file: Option<serde_json::Value>,
+    vsphere_volume: Option<serde_json::Value>,
+    portworx_volume: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize, Default)]
@@ -397,6 +417,24 @@ struct WireNodeAffinity {
 struct WirePodStatus {
     phase: Option<PodPhase>,
     conditions: Vec<WirePodCondition>,
+    #[serde(rename = "initContainerStatuses")]
+    init: Vec<WireContainer>,
+    #[serde(rename = "containerStatuses")]
+    regular: Vec<WireContainer>,
+    #[serde(rename = "ephemeralContainerStatuses")]
+    ephemeral: Vec<WireContainer>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireContainer {
+    state: WireState,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireState {
+    running: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
@@ -409,6 +447,11 @@ struct WirePodCondition {
 }
 
 impl WirePodStatus {
+    fn running(&self) -> bool {
+        let mut all = self.init.iter().chain(&self.regular).chain(&self.ephemeral);
+        all.any(|container| container.state.running.is_some())
+    }
+
     fn unschedulable(self) -> Option<Box<str>> {
         let said = |condition: &WirePodCondition| &*condition.kind == "PodScheduled" && &*condition.status == "False";
         self.conditions.into_iter().find(said).map(|condition| condition.message.unwrap_or_default())
@@ -416,8 +459,26 @@ impl WirePodStatus {
 }
 
 impl WireVolume {
-    fn read(self) -> Option<PodVolume> {
-        let Self { name, persistent_volume_claim, ephemeral, csi } = self;
+    /// The source of an in-tree plugin that a driver took over, with its field.
+    fn in_tree(&mut self) -> Option<(&'static str, serde_json::Value)> {
+        let sources = [
+            ("gcePersistentDisk", self.gce_persistent_disk.take()),
+            ("awsElasticBlockStore", self.aws_elastic_block_store.take()),
+            ("cinder", self.cinder.take()),
+            ("azureDisk", self.azure_disk.take()),
+            ("azureFile", self.azure_file.take()),
+            ("vsphereVolume", self.vsphere_volume.take()),
+            ("portworxVolume", self.portworx_volume.take()),
+        ];
+        sources.into_iter().find_map(|(field, source)| Some((field, source?)))
+    }
+
+    fn read(mut self) -> Option<PodVolume> {
+        if let Some((field, source)) = self.in_tree() {
+            let volume = Box::new(serde_json::json!({"name": self.name, field: source}));
+            return Some(PodVolume { name: self.name, source: PodSource::InTree { volume } });
+        }
+        let Self { name, persistent_volume_claim, ephemeral, csi, .. } = self;
         let source = match (persistent_volume_claim, ephemeral, csi) {
             (Some(claim), _, _) => PodSource::Claim { name: claim.claim_name, read_only: claim.read_only },
             (_, Some(ephemeral), _) => PodSource::Ephemeral { template: ephemeral.volume_claim_template },
@@ -440,6 +501,7 @@ impl From<WirePod> for Pod {
             meta: metadata.meta,
             node: spec.node_name,
             phase: status.phase.unwrap_or_default(),
+            running: status.running(),
             volumes: spec.volumes.into_iter().filter_map(WireVolume::read).collect(),
             scheduler: spec.scheduler_name.unwrap_or_else(Word::empty),
             placement: (placement != Placement::default()).then(|| Box::new(placement)),
@@ -474,6 +536,25 @@ mod tests {
         assert_eq!((node.ready, node.ready_since), (Readiness::NotReady, Some(UnixSeconds(1_767_225_600))));
         assert_eq!(&*node.attached[0].device_path, "/dev/x");
         assert!(node.reports_attached("b") && node.uses("b") && !node.uses("a"));
+    }
+
+    #[test]
+    fn a_pod_that_goes_wants_its_volumes_while_a_container_runs_6_2() {
+        let pod = |deleting: bool, status: serde_json::Value| -> Pod {
+            let deleted = deleting.then_some("2026-01-01T00:00:00Z");
+            let metadata = serde_json::json!({"namespace": "n", "name": "p", "deletionTimestamp": deleted});
+            serde_json::from_value(serde_json::json!({
+                "metadata": metadata, "spec": {"nodeName": "node"}, "status": status}))
+            .unwrap()
+        };
+        let runs = serde_json::json!([{"name": "c", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]);
+        let ended = serde_json::json!([{"name": "c", "state": {"terminated": {"exitCode": 0}}}, {"name": "d"}]);
+        assert!(pod(false, serde_json::json!({"phase": "Pending"})).wants_volumes());
+        assert!(pod(true, serde_json::json!({"phase": "Running", "containerStatuses": runs})).wants_volumes());
+        assert!(pod(true, serde_json::json!({"phase": "Pending", "initContainerStatuses": runs})).wants_volumes());
+        assert!(!pod(true, serde_json::json!({"phase": "Running", "containerStatuses": ended})).wants_volumes());
+        assert!(!pod(true, serde_json::json!({})).wants_volumes(), "an empty list counts");
+        assert!(!pod(false, serde_json::json!({"phase": "Failed", "containerStatuses": runs})).wants_volumes());
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Indexes that several controllers share: who names a claim, who names an attributes class.
+//! Indexes that several controllers share: who names a claim, a node, an attributes class.
 
-use api::{Claim, Key, Pod, Volume};
+use api::{Attachment, Claim, Key, Pod, Volume};
 use runtime::Index;
 
 /// Pods by the claims they name, those made for them included; the value is [`Key`]'s text, `NAMESPACE/NAME`.
@@ -12,6 +12,20 @@ pub(crate) const PODS_BY_CLAIM: Index<Pod> = Index {
         }
     },
 };
+
+/// Pods that have not ended, by their node.
+pub(crate) const PODS_BY_NODE: Index<Pod> = Index {
+    name: "running-by-node",
+    values: |pod, put| {
+        if pod.scheduled() && !pod.terminated() {
+            put(&pod.node);
+        }
+    },
+};
+
+/// Attachments by the node they are to.
+pub(crate) const ATTACHMENTS_BY_NODE: Index<Attachment> =
+    Index { name: "node", values: |attachment, put| put(&attachment.node) };
 
 /// Claims by the attributes classes they refer to in any way (spec controllers 8.3).
 pub(crate) const CLAIMS_BY_ATTRIBUTES_CLASS: Index<Claim> =

@@ -8,6 +8,7 @@
 //! | [`capacity`] | the scheduler is told how much room a driver has, and where |
 //! | [`protect`] | what is in use does not go away |
 //! | [`ephemeral`] | claims that are made for a pod |
+//! | [`attach`] | volumes go to the nodes of their pods, and leave them |
 //!
 //! # Invariants
 //! 1. A pass over one object does one write at a time, feeds the answer into the cache, and decides again.
@@ -15,6 +16,7 @@
 //! 3. A write whose answer was lost is followed by a read, never by an assumption.
 //! 4. Nothing here spawns a task. Each controller is a future; dropping it is a crash, and nothing is lost by one.
 
+pub mod attach;
 pub mod bind;
 pub mod capacity;
 pub mod ephemeral;

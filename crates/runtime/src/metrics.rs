@@ -68,6 +68,19 @@ pub struct VolumeOperation {
     pub operation_name: &'static str,
 }
 
+/// A step of a volume's way to a pod, as kube-controller-manager and kubelets count it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StorageOperation {
+    /// The plugin, such as `kubernetes.io/csi:driver`.
+    pub volume_plugin: String,
+    /// Such as `volume_attach`.
+    pub operation_name: &'static str,
+    /// `success` or `fail-unknown`.
+    pub status: &'static str,
+    /// Whether the driver took over from an in-tree plugin: `true` or `false`.
+    pub migrated: &'static str,
+}
+
 /// A provisioning attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Provision {
@@ -188,6 +201,8 @@ pub struct Families {
     pub volume_operations: Histograms<VolumeOperation>,
     /// `volume_operation_errors_total`.
     pub volume_operation_errors: Family<VolumeOperation, Counter>,
+    /// `storage_operation_duration_seconds`.
+    pub storage_operations: Histograms<StorageOperation>,
     /// `controller_persistentvolume*`.
     pub provision: ProvisionMetrics,
     /// `scheduler_*`.
@@ -330,6 +345,11 @@ impl Registrar {
                 histograms(operation_histogram),
             ),
             volume_operation_errors: self.add("volume_operation_errors", "Failed operations", Family::default()),
+            storage_operations: self.add(
+                "storage_operation_duration_seconds",
+                "Seconds of steps on a volume's way to a pod and back",
+                histograms(operation_histogram),
+            ),
             provision: self.provision(),
             scheduler: self.scheduler(),
             capacities: self.capacities(),

@@ -9,12 +9,13 @@ use super::process::Process;
 use super::{Program, Programs};
 
 /// The loops of kube-controller-manager that `orlop controllers` replaces.
-const LOOPS: [&str; 5] = [
+const LOOPS: [&str; 6] = [
     "persistentvolume-binder-controller",
     "persistentvolumeclaim-protection-controller",
     "persistentvolume-protection-controller",
     "volumeattributesclass-protection-controller",
     "ephemeral-volume-controller",
+    "persistentvolume-attach-detach-controller",
 ];
 
 /// How fast the Go programs may write; their defaults would measure their manners.

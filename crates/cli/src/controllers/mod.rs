@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use control::Context;
+use control::attach::{self, Attachments};
 use control::bind::{self, Binder, plugins};
 use control::ephemeral::{self, Ephemeral};
 use control::protect::{self, Protector};
@@ -17,7 +18,7 @@ use crate::process::{self, Lead, LogArgs, Process};
 /// The lease that replicas compete for.
 pub(crate) const LOCK: &str = "orlop-controllers";
 
-/// Runs the controllers that join claims and volumes, protect what is in use, and make claims for pods.
+/// Runs the controllers that join claims and volumes, protect what is in use, make claims for pods, and bring volumes to nodes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -38,7 +39,7 @@ pub(crate) struct Args {
 pub(crate) struct WorkArgs {
     /// Controllers to run: `*` is all, NAME adds one, -NAME leaves one out. Names are kube-controller-manager's:
     /// persistentvolume-binder-controller, persistentvolumeclaim-protection-controller (which also protects volumes and
-    /// attributes classes) and ephemeral-volume-controller.
+    /// attributes classes), ephemeral-volume-controller and persistentvolume-attach-detach-controller.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
     /// Ask provisioners for volumes when none fits.
@@ -76,6 +77,52 @@ pub(crate) struct WorkArgs {
     /// Pods whose claims are made at once.
     #[arg(long, value_name = "N", default_value_t = 5)]
     concurrent_ephemeralvolume_syncs: usize,
+    #[command(flatten)]
+    attach: AttachArgs,
+}
+
+/// How volumes are attached and detached.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Attaching")]
+struct AttachArgs {
+    /// Take volumes away from a node that has not been ready for this long, although it may still be writing to them. Off
+    /// unless given: a node's volumes are freed by its own word, by deleting its Node object, or by the taint
+    /// node.kubernetes.io/out-of-service while it is not ready.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    force_detach_after: Option<Duration>,
+    /// Accepted for kube-controller-manager's sake: nothing is forced on time unless --force-detach-after says so; with both,
+    /// nothing is.
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL")]
+    disable_force_detach_on_timeout: bool,
+    /// Do not look at all attachments again from time to time; changes are followed all the same.
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL")]
+    disable_attach_detach_reconcile_sync: bool,
+    /// How often all attachments are looked at again, in case something was missed; at least 1s.
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = parse_duration)]
+    attach_detach_reconcile_sync_period: Duration,
+    /// Volumes of one driver that are on their way to nodes and back at once.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    concurrent_attachments_per_driver: usize,
+}
+
+impl AttachArgs {
+    fn options(&self) -> anyhow::Result<attach::Options> {
+        if self.attach_detach_reconcile_sync_period < Duration::from_secs(1) {
+            bail!("--attach-detach-reconcile-sync-period must be at least 1s");
+        }
+        if self.concurrent_attachments_per_driver == 0 {
+            bail!("--concurrent-attachments-per-driver must be at least 1");
+        }
+        let resync = Some(self.attach_detach_reconcile_sync_period);
+        Ok(attach::Options {
+            per_driver: self.concurrent_attachments_per_driver,
+            force_after: self.force_detach_after.filter(|_| !self.disable_force_detach_on_timeout),
+            resync: resync.filter(|_| !self.disable_attach_detach_reconcile_sync),
+            ..attach::Options::default()
+        })
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -86,7 +133,8 @@ Examples:
 
 On a cluster, switch the same controllers of kube-controller-manager off:
   kube-controller-manager --controllers '*,-persistentvolume-binder-controller,-persistentvolumeclaim-protection-controller,\
--persistentvolume-protection-controller,-volumeattributesclass-protection-controller,-ephemeral-volume-controller'";
+-persistentvolume-protection-controller,-volumeattributesclass-protection-controller,-ephemeral-volume-controller,\
+-persistentvolume-attach-detach-controller'";
 
 pub(crate) fn run(args: Args) -> ExitCode {
     match args.log.start().and_then(|()| process::block_on(start(args))) {
@@ -111,16 +159,18 @@ pub(crate) struct Controllers {
     binder: Option<Binder>,
     protector: Option<Protector>,
     ephemeral: Option<Ephemeral>,
+    attachments: Option<Attachments>,
 }
 
 /// The names that `--controllers` knows, with kube-controller-manager's older ones.
 const BINDER: [&str; 2] = ["persistentvolume-binder-controller", "persistentvolume-binder"];
 const PROTECTOR: [&str; 2] = ["persistentvolumeclaim-protection-controller", "pvc-protection"];
 const EPHEMERAL: [&str; 2] = ["ephemeral-volume-controller", "ephemeral-volume"];
+const ATTACHMENTS: [&str; 2] = ["persistentvolume-attach-detach-controller", "attachdetach"];
 
 impl Controllers {
     pub(crate) fn new(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
-        let known = [BINDER, PROTECTOR, EPHEMERAL].concat();
+        let known = [BINDER, PROTECTOR, EPHEMERAL, ATTACHMENTS].concat();
         let wrong = |name: &&String| *name != "*" && !known.contains(&name.trim_start_matches('-'));
         if let Some(name) = args.controllers.iter().find(wrong) {
             bail!("--controllers: {name:?} is not one of ours; known are {}", known.join(", "));
@@ -136,10 +186,12 @@ impl Controllers {
             ..bind::Options::default()
         };
         let ephemeral = ephemeral::Options { workers: args.concurrent_ephemeralvolume_syncs };
+        let attach = args.attach.options()?;
         Ok(Self {
             binder: args.wants(BINDER).then(|| Binder::new(context, binder)),
             protector: args.wants(PROTECTOR).then(|| Protector::new(context, protect::Options::default())),
             ephemeral: args.wants(EPHEMERAL).then(|| Ephemeral::new(context, ephemeral)),
+            attachments: args.wants(ATTACHMENTS).then(|| Attachments::new(context, attach)),
         })
     }
 
@@ -160,7 +212,12 @@ impl Controllers {
                 ephemeral.run(&stop).await;
             }
         };
-        tokio::join!(binder, protector, ephemeral);
+        let attachments = async {
+            if let Some(attachments) = &self.attachments {
+                attachments.run(&stop).await;
+            }
+        };
+        tokio::join!(binder, protector, ephemeral, attachments);
     }
 }
 

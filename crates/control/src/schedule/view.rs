@@ -8,7 +8,7 @@ use runtime::cache::Lookup;
 use runtime::{Cache, Index};
 
 use crate::Context;
-use crate::index::PODS_BY_CLAIM;
+use crate::index::{ATTACHMENTS_BY_NODE, PODS_BY_CLAIM, PODS_BY_NODE};
 
 #[derive(Debug, Clone)]
 pub(super) struct View {
@@ -27,20 +27,8 @@ pub(super) struct View {
     attachments_by_node: Lookup<Attachment>,
 }
 
-/// Pods that have not ended, by their node.
-const PODS_BY_NODE: Index<Pod> = Index {
-    name: "running-by-node",
-    values: |pod, put| {
-        if pod.scheduled() && !pod.terminated() {
-            put(&pod.node);
-        }
-    },
-};
-
 const CAPACITIES_BY_CLASS: Index<Capacity> =
     Index { name: "class", values: |capacity, put| put(&capacity.storage_class_name) };
-
-const ATTACHMENTS_BY_NODE: Index<Attachment> = Index { name: "node", values: |attachment, put| put(&attachment.node) };
 
 impl View {
     pub(super) fn new(context: &Context) -> Self {

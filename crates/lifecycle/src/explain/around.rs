@@ -80,7 +80,7 @@ fn mentions(pod: &Pod, message: &str, claim: &Claim, volume: &str) -> bool {
     let names = pod.volumes.iter().filter(|held| match &held.source {
         api::PodSource::Claim { name, .. } => **name == *claim.name(),
         api::PodSource::Ephemeral { .. } => *pod.ephemeral_claim(held) == *claim.name(),
-        api::PodSource::InlineCsi { .. } => false,
+        api::PodSource::InlineCsi { .. } | api::PodSource::InTree { .. } => false,
     });
     message.contains(volume) || names.into_iter().any(|held| message.contains(&*held.name))
 }

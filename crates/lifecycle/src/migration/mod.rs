@@ -31,7 +31,7 @@ use serde_json::Value;
 
 pub use mark::{Mark, mark};
 pub use source::{CsiSource, SecretReference};
-pub use volume::{csi_source, inline_to_csi, volume_to_csi, volume_to_in_tree};
+pub use volume::{csi_access, csi_source, inline_to_csi, volume_to_csi, volume_to_in_tree};
 
 use source::{Back, Inline, Synthetic};
 use volume::Parts;
@@ -132,6 +132,12 @@ pub fn plugin_of_source(members: &Value) -> Option<String> {
 pub fn class_to_csi(class: &Class) -> Result<Class, Untranslatable> {
     let plugin = || Untranslatable::NotMigrated { what: format!("provisioner {:?}", class.provisioner.as_str()) };
     of_plugin(&class.provisioner).ok_or_else(plugin)?.class(class.clone())
+}
+
+/// Whether a volume that stands inside a pod may be on one node only, given the driver that took it over: Azure's disks and
+/// Cinder's (spec controllers 6.5).
+pub fn inline_is_exclusive(driver: &str) -> bool {
+    [azure_disk::AzureDisk.driver(), cinder::Cinder.driver()].contains(&driver)
 }
 
 /// A volume handle with what was unknown when it was translated, from the id of the node that the volume goes to.

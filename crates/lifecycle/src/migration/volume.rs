@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{Source, Volume};
+use api::{AccessMode, AccessModes, Source, Volume};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -158,6 +158,16 @@ pub fn inline_to_csi(volume: &Value, namespace: &str) -> Result<Value, Untransla
             "csi": synthetic.csi,
         },
     }))
+}
+
+/// The access modes of an in-tree volume in the words of the driver that took it over.
+pub fn csi_access(driver: &str, modes: AccessModes) -> AccessModes {
+    let Some(translator) = of_driver(driver) else { return modes };
+    let access_modes = modes.iter().map(|mode| mode.name().to_owned()).collect();
+    let mut parts = Parts { access_modes, ..Parts::default() };
+    translator.parts_to_csi(&mut parts);
+    let modes: Vec<AccessMode> = parts.access_modes.iter().filter_map(|mode| AccessMode::parse(mode)).collect();
+    AccessModes::of(&modes)
 }
 
 /// The driver's source of a volume that it took over, from what a cache holds of it; none if the volume is no such one.

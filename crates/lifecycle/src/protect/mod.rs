@@ -105,7 +105,7 @@ pub fn uses(pod: &Pod, claim: &Claim) -> bool {
             let owned = claim.meta.controller().is_some_and(|owner| owner.uid == pod.meta.uid);
             owned && !pod.shut_down() && *pod.ephemeral_claim(volume) == *claim.name()
         }
-        PodSource::InlineCsi { .. } => false,
+        PodSource::InlineCsi { .. } | PodSource::InTree { .. } => false,
     })
 }
 

@@ -73,7 +73,7 @@ pub(super) fn wants(pod: &Pod, cluster: &dyn Cluster, book: &Book) -> Result<Vec
         let (name, made_for_it) = match &volume.source {
             PodSource::Claim { name, .. } => (name.clone(), false),
             PodSource::Ephemeral { .. } => (pod.ephemeral_claim(volume), true),
-            PodSource::InlineCsi { .. } => continue,
+            PodSource::InlineCsi { .. } | PodSource::InTree { .. } => continue,
         };
         let claim = cluster.claim(&pod.meta.key.sibling(&name));
         let claim = usable(pod, claim, name, made_for_it)?;

@@ -1,0 +1,296 @@
+//! Who wants which volume where, and what is attached: computed from the caches, through indexes, each time somebody asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::keys::annotation;
+use api::{Attachment, Claim, CsiDriver, Key, Node, Pod, PodSource, Volume};
+use lifecycle::attach::target::{Around, Target, targets};
+use lifecycle::attach::{attachment_name, parse_unique, resolve, unique_name, wish};
+use lifecycle::{Lookup as Known, attach::hold};
+use runtime::cache::Lookup;
+use runtime::{Cache, Index};
+
+use crate::Context;
+use crate::index::{ATTACHMENTS_BY_NODE, PODS_BY_CLAIM, PODS_BY_NODE};
+
+/// Volumes by what their driver calls them; two objects may name one volume.
+const VOLUMES_BY_HANDLE: Index<Volume> = Index {
+    name: "attach-handle",
+    values: |volume, put| {
+        if let Ok(Some(target)) = Target::of_volume(volume) {
+            put(&target.handle);
+        }
+    },
+};
+
+/// Attachments by the volume they name, or by the unique name of the volume they carry. No name of an object has a slash.
+const ATTACHMENTS_BY_VOLUME: Index<Attachment> = Index {
+    name: "attach-volume",
+    values: |attachment, put| match (&attachment.volume, inline(attachment)) {
+        (Some(volume), _) => put(volume),
+        (None, Some(target)) => put(&target.unique()),
+        (None, None) => {}
+    },
+};
+
+/// Pods by the unique names of in-tree volumes that stand in them.
+const PODS_BY_INLINE: Index<Pod> = Index {
+    name: "attach-inline",
+    values: |pod, put| {
+        for volume in pod.volumes.iter().filter(|volume| matches!(volume.source, PodSource::InTree { .. })) {
+            if let Ok(target) = resolve(pod, volume, &Nothing) {
+                put(&target.unique());
+            }
+        }
+    },
+};
+
+/// An in-tree volume inside a pod leads to no other object.
+struct Nothing;
+
+impl Around for Nothing {
+    fn claim(&self, _: &Key) -> Option<Arc<Claim>> {
+        None
+    }
+    fn volume(&self, _: &str) -> Option<Arc<Volume>> {
+        None
+    }
+    fn driver(&self, _: &str) -> Option<Arc<CsiDriver>> {
+        None
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) pods: Cache<Pod>,
+    pods_by_claim: Lookup<Pod>,
+    pods_by_node: Lookup<Pod>,
+    pods_by_inline: Lookup<Pod>,
+    pub(super) claims: Cache<Claim>,
+    pub(super) volumes: Cache<Volume>,
+    volumes_by_handle: Lookup<Volume>,
+    pub(super) nodes: Cache<Node>,
+    pub(super) drivers: Cache<CsiDriver>,
+    pub(super) attachments: Cache<Attachment>,
+    attachments_by_node: Lookup<Attachment>,
+    attachments_by_volume: Lookup<Attachment>,
+    /// Attachments of which only the hash in their name says what is attached: their volume's object is gone. Few.
+    orphans: Arc<Mutex<BTreeSet<Key>>>,
+}
+
+/// The pods on one node that want a volume.
+#[derive(Debug)]
+pub(super) struct Want {
+    pub(super) node: Box<str>,
+    pub(super) target: Target,
+    /// In key order.
+    pub(super) pods: Vec<Arc<Pod>>,
+}
+
+impl View {
+    pub(super) fn new(context: &Context) -> Self {
+        let (pods, volumes) = (context.cache::<Pod>(), context.cache::<Volume>());
+        let attachments = context.cache::<Attachment>();
+        Self {
+            pods_by_claim: pods.index(PODS_BY_CLAIM),
+            pods_by_node: pods.index(PODS_BY_NODE),
+            pods_by_inline: pods.index(PODS_BY_INLINE),
+            pods,
+            claims: context.cache(),
+            volumes_by_handle: volumes.index(VOLUMES_BY_HANDLE),
+            volumes,
+            nodes: context.cache(),
+            drivers: context.cache(),
+            attachments_by_node: attachments.index(ATTACHMENTS_BY_NODE),
+            attachments_by_volume: attachments.index(ATTACHMENTS_BY_VOLUME),
+            attachments,
+            orphans: Arc::default(),
+        }
+    }
+
+    pub(super) async fn synced(&self) {
+        self.pods.synced().await;
+        self.claims.synced().await;
+        self.volumes.synced().await;
+        self.nodes.synced().await;
+        self.drivers.synced().await;
+        self.attachments.synced().await;
+    }
+
+    pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes.get(&Key::cluster(name))
+    }
+
+    /// What a pod wants attached, whether or not it still wants it.
+    pub(super) fn targets(&self, pod: &Pod) -> Vec<Target> {
+        targets(pod, self)
+    }
+
+    /// The pods of a claim.
+    pub(super) fn pods_of(&self, claim: &Key) -> Vec<Arc<Pod>> {
+        self.pods_by_claim.all(&claim.to_string())
+    }
+
+    /// The pods that have this node and have not ended.
+    pub(super) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.pods_by_node.all(node)
+    }
+
+    pub(super) fn attachments_on(&self, node: &str) -> Vec<Arc<Attachment>> {
+        self.attachments_by_node.all(node)
+    }
+
+    /// The attachments that name a volume.
+    pub(super) fn attachments_naming(&self, volume: &str) -> Vec<Arc<Attachment>> {
+        self.attachments_by_volume.all(volume)
+    }
+
+    /// What pods want on a node, by the names of the attachments that would give it.
+    pub(super) fn wanted_on(&self, node: &str) -> BTreeMap<String, Target> {
+        let pods = self.pods_on(node);
+        let wanting = pods.iter().filter(|pod| pod.wants_volumes());
+        let wanted = wanting.flat_map(|pod| self.targets(pod));
+        wanted.map(|target| (target.attachment(node), target)).collect()
+    }
+
+    /// Who wants a volume, node by node, the oldest pod's node first.
+    pub(super) fn wants(&self, unique: &str) -> Vec<Want> {
+        let mut pods: BTreeMap<Key, Arc<Pod>> = BTreeMap::new();
+        let of_claims = self.volumes_of(unique).into_iter().filter_map(|volume| volume.claim.clone());
+        let of_claims = of_claims.flat_map(|claim| self.pods_of(&claim.key));
+        for pod in of_claims.chain(self.pods_by_inline.all(unique)).filter(|pod| pod.wants_volumes()) {
+            pods.insert(pod.meta.key.clone(), pod);
+        }
+        let mut wants: BTreeMap<Box<str>, Want> = BTreeMap::new();
+        for pod in pods.into_values() {
+            let Some(target) = self.targets(&pod).into_iter().find(|target| target.unique() == unique) else {
+                continue;
+            };
+            let node = pod.node.clone();
+            let want = wants.entry(node.clone()).or_insert_with(|| Want { node, target, pods: Vec::new() });
+            want.pods.push(pod);
+        }
+        let mut wants: Vec<Want> = wants.into_values().collect();
+        wants.sort_by_key(|want| want.pods.iter().map(|pod| pod.meta.created).min());
+        wants
+    }
+
+    /// The objects that name a volume.
+    fn volumes_of(&self, unique: &str) -> Vec<Arc<Volume>> {
+        let Some((_, handle)) = parse_unique(unique) else { return Vec::new() };
+        let mut volumes = self.volumes_by_handle.all(handle);
+        volumes.retain(|volume| unique_of(volume).is_some_and(|held| held == unique));
+        volumes
+    }
+
+    /// All attachments of a volume: those that name or carry it, and those whose name alone says so.
+    pub(super) fn attachments_of(&self, unique: &str) -> Vec<Arc<Attachment>> {
+        let mut found: BTreeMap<Key, Arc<Attachment>> = BTreeMap::new();
+        let named = self.volumes_of(unique).into_iter().flat_map(|volume| self.attachments_naming(volume.name()));
+        for attachment in named.chain(self.attachments_by_volume.all(unique)) {
+            found.insert(attachment.meta.key.clone(), attachment);
+        }
+        if let Some((driver, handle)) = parse_unique(unique) {
+            for orphan in self.orphans().iter().filter_map(|key| self.attachments.get(key)) {
+                if attachment_name(driver, handle, &orphan.node) == orphan.name() {
+                    found.insert(orphan.meta.key.clone(), orphan);
+                }
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// The unique name of what an attachment attaches, as far as it can be known.
+    pub(super) fn identity(&self, attachment: &Attachment) -> Option<String> {
+        if let Some(target) = inline(attachment) {
+            return Some(target.unique());
+        }
+        let (driver, node) = (attachment.attacher.as_str(), attachment.node.as_str());
+        // An object of the same name may stand for another volume by now.
+        let volume = attachment.volume.as_deref().and_then(|name| self.volume(name));
+        let target = volume.and_then(|volume| Target::of_volume(&volume).ok()?);
+        if let Some(target) = target.filter(|target| target.attachment(node) == attachment.name()) {
+            return Some(target.unique());
+        }
+        let handle = attachment.meta.annotation(annotation::PUBLISHED_HANDLE)?;
+        (attachment_name(driver, handle, node) == attachment.name()).then(|| unique_name(driver, handle))
+    }
+
+    /// An attachment came, changed or went, or its volume did.
+    pub(super) fn track(&self, attachment: &Attachment) {
+        let known = self.identity(attachment).is_some();
+        match known || self.attachments.get(&attachment.meta.key).is_none() {
+            true => self.orphans().remove(&attachment.meta.key),
+            false => self.orphans().insert(attachment.meta.key.clone()),
+        };
+    }
+
+    fn orphans(&self) -> MutexGuard<'_, BTreeSet<Key>> {
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the node was told that it has the volume.
+    pub(super) fn told(&self, node: &str, unique: &str) -> bool {
+        self.node(node).is_some_and(|node| node.reports_attached(unique))
+    }
+
+    /// Whether a pod on its node wants an attachment, given what is wanted there.
+    pub(super) fn need(&self, attachment: &Attachment, wanted: &BTreeMap<String, Target>) -> hold::Need {
+        use lifecycle::attach::target::Sharing;
+        let Some(target) = wanted.get(attachment.name()) else { return hold::Need::Unwanted };
+        match target.sharing {
+            Sharing::ManyNodes => hold::Need::Wanted,
+            Sharing::OneNode => self.turn(attachment, &target.unique()),
+        }
+    }
+
+    /// Of several nodes that have a volume for one, does this one come first?
+    fn turn(&self, attachment: &Attachment, unique: &str) -> hold::Need {
+        let others = self.attachments_of(unique);
+        let mut others = others.iter().filter(|other| other.node != attachment.node);
+        let told = |attachment: &Attachment| self.told(&attachment.node, unique);
+        let precedes = |other: &Arc<Attachment>| wish::precedes((other, told(other)), (attachment, told(attachment)));
+        match others.any(precedes) {
+            true => hold::Need::Second,
+            false => hold::Need::Wanted,
+        }
+    }
+
+    /// Why an attachment is where it is.
+    pub(super) fn hold(&self, attachment: &Attachment, rules: hold::Rules) -> hold::Hold {
+        let node = self.node(&attachment.node);
+        let node = node.as_deref().map_or(Known::NotCached, Known::Found);
+        let need = match attachment.meta.is_deleting() {
+            // It goes, whoever wants it.
+            true => hold::Need::Unwanted,
+            false => self.need(attachment, &self.wanted_on(&attachment.node)),
+        };
+        let usage = hold::usage(node, attachment.name());
+        hold::judge(&hold::Held { attachment, need, node, usage, rules })
+    }
+}
+
+/// The unique name of a volume, if a driver attaches it.
+pub(super) fn unique_of(volume: &Volume) -> Option<String> {
+    Some(Target::of_volume(volume).ok()??.unique())
+}
+
+/// The volume that an attachment carries.
+fn inline(attachment: &Attachment) -> Option<Target> {
+    Target::inline("", attachment.inline.as_ref()?)
+}
+
+impl Around for View {
+    fn claim(&self, key: &Key) -> Option<Arc<Claim>> {
+        self.claims.get(key)
+    }
+
+    fn volume(&self, name: &str) -> Option<Arc<Volume>> {
+        self.volumes.get(&Key::cluster(name))
+    }
+
+    fn driver(&self, name: &str) -> Option<Arc<CsiDriver>> {
+        self.drivers.get(&Key::cluster(name))
+    }
+}

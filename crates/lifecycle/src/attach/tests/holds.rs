@@ -1,0 +1,147 @@
+//! Whether an attachment that nobody wants may go: the truth table of 6.4, as we want it.
+
+use std::time::Duration;
+
+use api::node::Readiness;
+use api::{Attachment, Node};
+use serde_json::json;
+
+use super::super::hold::{Held, Need, forced, usage};
+use super::super::{Evidence, Hold, judge};
+use super::{State, attachment, node, read, rules, tainted};
+use crate::{Lookup, Reason as _, Standing};
+
+fn about(attachment: &Attachment, node: Lookup<'_, Node>) -> Hold {
+    let usage = usage(node, attachment.name());
+    judge(&Held { attachment, need: Need::Unwanted, node, usage, rules: rules() })
+}
+
+fn on(node: &Node) -> Hold {
+    about(&attachment("v", node.name(), State::Attached), Lookup::Found(node))
+}
+
+const FOREVER: Hold = Hold::InUse { ready: Readiness::Unknown, force_in: None };
+
+#[test]
+fn what_is_not_in_use_goes_on_a_ready_node_and_on_any_other_6_4() {
+    for ready in ["True", "False", "Unknown"] {
+        assert_eq!(on(&node("a", ready, &["other"], &["v"])), Hold::Free, "{ready}");
+    }
+}
+
+#[test]
+fn what_a_ready_node_uses_stays_whatever_happens_d6_race_44_weakness_41() {
+    let ready = node("a", "True", &["v"], &["v"]);
+    let stays = Hold::InUse { ready: Readiness::Ready, force_in: None };
+    assert_eq!(on(&ready), stays);
+    assert_eq!(on(&tainted(ready.clone())), stays, "the taint counts only on a node that is not ready");
+    let mut held = Held {
+        attachment: &attachment("v", "a", State::Attached),
+        need: Need::Unwanted,
+        node: Lookup::Found(&ready),
+        usage: super::super::hold::Usage::Listed,
+        rules: rules(),
+    };
+    held.rules.force_after = Some(Duration::from_secs(1));
+    assert_eq!(judge(&held), stays, "no timer counts on a ready node");
+}
+
+#[test]
+fn what_a_lost_node_uses_stays_for_ever_without_evidence() {
+    assert_eq!(on(&node("a", "Unknown", &["v"], &["v"])), FOREVER);
+    assert_eq!(FOREVER.standing(), Standing::Stuck);
+    let text = FOREVER.to_string();
+    assert!(text.contains("out-of-service") && text.contains("Node object is deleted"), "{text}");
+}
+
+#[test]
+fn the_taint_on_a_node_that_is_not_ready_is_evidence_d9() {
+    for ready in ["False", "Unknown"] {
+        let hold = on(&tainted(node("a", ready, &["v"], &["v"])));
+        assert_eq!(hold, Hold::Forced { evidence: Evidence::OutOfService }, "{ready}");
+    }
+}
+
+#[test]
+fn a_node_that_the_server_does_not_have_is_evidence_and_one_that_a_cache_lacks_is_not() {
+    let attached = attachment("v", "a", State::Attached);
+    assert_eq!(about(&attached, Lookup::Absent), Hold::Forced { evidence: Evidence::NodeGone });
+    assert_eq!(about(&attached, Lookup::NotCached), Hold::NodeUnread);
+    assert_eq!(about(&attachment("v", "a", State::Coming), Lookup::Absent), Hold::Free);
+}
+
+#[test]
+fn what_the_driver_took_away_is_evidence() {
+    let lost = node("a", "Unknown", &["v"], &["v"]);
+    let hold = about(&attachment("v", "a", State::Coming), Lookup::Found(&lost));
+    assert_eq!(hold, Hold::Forced { evidence: Evidence::Unpublished });
+}
+
+#[test]
+fn time_is_evidence_only_if_the_operator_said_so_and_counts_from_the_nodes_own_word_weakness_39() {
+    let attached = attachment("v", "a", State::Attached);
+    // Not ready for ten minutes.
+    let lost = node("a", "False", &["v"], &["v"]);
+    let after = |patience: u64| {
+        let mut rules = rules();
+        rules.force_after = Some(Duration::from_secs(patience));
+        let usage = super::super::hold::Usage::Listed;
+        judge(&Held { attachment: &attached, need: Need::Unwanted, node: Lookup::Found(&lost), usage, rules })
+    };
+    assert_eq!(after(360), Hold::Forced { evidence: Evidence::NotReadyFor { seconds: 600 } });
+    assert_eq!(after(600), Hold::InUse { ready: Readiness::NotReady, force_in: Some(Duration::from_secs(1)) });
+    assert_eq!(after(900), Hold::InUse { ready: Readiness::NotReady, force_in: Some(Duration::from_secs(301)) });
+}
+
+#[test]
+fn a_new_node_object_that_has_not_spoken_frees_nothing_race_42() {
+    let mut new = node("a", "Unknown", &[], &[]);
+    new.ready_since = None;
+    new.meta.created.0 += 86_400;
+    assert_eq!(on(&new), Hold::Unsaid);
+    new.ready = Readiness::Ready;
+    assert_eq!(on(&new), Hold::Free, "its agent has spoken");
+    let mut bare = node("a", "Unknown", &[], &[]);
+    bare.ready_since = None;
+    assert_eq!(on(&bare), Hold::Free, "it was there before the attachment, and would have said so");
+}
+
+#[test]
+fn a_node_that_attaches_by_itself_and_an_attachment_of_another_maker_are_left_alone_weakness_44() {
+    let mut own = node("a", "True", &[], &["v"]);
+    own.meta.annotations = Default::default();
+    assert_eq!(on(&own), Hold::Unmanaged);
+    let managed = node("a", "True", &[], &[]);
+    let mut theirs = attachment("v", "a", State::Attached);
+    theirs.meta.key = api::Key::cluster("by-hand");
+    assert_eq!(about(&theirs, Lookup::Found(&managed)), Hold::NotOurs);
+}
+
+#[test]
+fn an_attachment_on_its_way_out_says_what_the_attacher_says_6_8() {
+    let mut leaving = attachment("v", "a", State::Leaving);
+    assert_eq!(about(&leaving, Lookup::Absent), Hold::Leaving { error: None });
+    leaving.detach_error = read(json!({"message": "busy"}));
+    let hold = about(&leaving, Lookup::Absent);
+    assert_eq!((hold.clone(), hold.standing()), (Hold::Leaving { error: Some("busy".into()) }, Standing::Stuck));
+}
+
+#[test]
+fn a_handle_with_a_caret_and_a_volume_whose_object_is_gone_are_known_by_name_weaknesses_36_and_50() {
+    assert_eq!(
+        about(&attachment("x^y", "a", State::Attached), Lookup::Found(&node("a", "True", &["x^y"], &[]))),
+        Hold::InUse { ready: Readiness::Ready, force_in: None }
+    );
+}
+
+#[test]
+fn the_event_of_a_forced_detach_names_volume_node_and_evidence() {
+    for evidence in
+        [Evidence::NodeGone, Evidence::OutOfService, Evidence::Unpublished, Evidence::NotReadyFor { seconds: 9 }]
+    {
+        let notice = forced(&attachment("v", "a", State::Attached), evidence);
+        for part in ["\"pv-v\"", "node \"a\"", &evidence.to_string()] {
+            assert!(notice.message.contains(part), "{part}: {}", notice.message);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a node is told, and what leaves it, in which order: 6.7, D7 to D10.
+
+use api::{AttachedVolume, Attachment, Node};
+use serde_json::json;
+
+use super::super::hold::Need;
+use super::super::node::{Action, Freshness, Seen, View, decide};
+use super::super::{Evidence, Hold, unique_name};
+use super::{State, attachment, node, read, rules, tainted, unique};
+use crate::Lookup;
+
+fn plan(node: Lookup<'_, Node>, freshness: Freshness, attachments: &[(&Attachment, Need)]) -> Vec<Action> {
+    let uniques: Vec<String> = ["v", "w"].map(unique).to_vec();
+    let seen: Vec<Seen<'_>> = attachments
+        .iter()
+        .map(|(attachment, need)| {
+            let handle = attachment.volume.as_deref().unwrap_or_default();
+            let known =
+                uniques.iter().find(|unique| unique.ends_with(&format!("^{}", handle.trim_start_matches("pv-"))));
+            let unique = known.filter(|_| *need != Need::Unwanted).map(String::as_str);
+            Seen { attachment, need: *need, unique }
+        })
+        .collect();
+    decide(&View { node, freshness, attachments: &seen, rules: rules() }).actions
+}
+
+fn told(handles: &[&str]) -> Action {
+    let entry = |handle: &&str| AttachedVolume { name: unique(handle).into(), device_path: "".into() };
+    Action::Report(handles.iter().map(entry).collect())
+}
+
+#[test]
+fn only_what_is_confirmed_is_reported_i13_weakness_50a() {
+    let here = node("a", "True", &[], &[]);
+    let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Coming));
+    let actions = plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted), (&w, Need::Wanted)]);
+    assert_eq!(actions, [told(&["v"])]);
+    let knows = node("a", "True", &[], &["v"]);
+    assert!(plan(Lookup::Found(&knows), Freshness::Cached, &[(&v, Need::Wanted), (&w, Need::Wanted)]).is_empty());
+}
+
+#[test]
+fn a_volume_is_unreported_then_looked_at_then_detached_d7_d8_d9_i14() {
+    let v = attachment("v", "a", State::Attached);
+    let told_of_it = node("a", "True", &[], &["v"]);
+    assert_eq!(plan(Lookup::Found(&told_of_it), Freshness::Live, &[(&v, Need::Unwanted)]), [told(&[])]);
+    let not_told = node("a", "True", &[], &[]);
+    assert_eq!(plan(Lookup::Found(&not_told), Freshness::Cached, &[(&v, Need::Unwanted)]), [Action::ReadNode]);
+    let detach = Action::Detach { at: 0, hold: Hold::Free };
+    assert_eq!(plan(Lookup::Found(&not_told), Freshness::Live, &[(&v, Need::Unwanted)]), [detach]);
+}
+
+#[test]
+fn a_node_that_spoke_while_it_was_told_keeps_the_volume_race_31() {
+    let v = attachment("v", "a", State::Attached);
+    let uses_it_now = node("a", "True", &["v"], &[]);
+    assert_eq!(plan(Lookup::Found(&uses_it_now), Freshness::Live, &[(&v, Need::Unwanted)]), [told(&["v"])]);
+}
+
+#[test]
+fn even_a_forced_detach_is_unreported_first_d7() {
+    let v = attachment("v", "a", State::Attached);
+    let out = tainted(node("a", "False", &["v"], &["v"]));
+    assert_eq!(plan(Lookup::Found(&out), Freshness::Live, &[(&v, Need::Unwanted)]), [told(&[])]);
+    let out = tainted(node("a", "False", &["v"], &[]));
+    let detach = Action::Detach { at: 0, hold: Hold::Forced { evidence: Evidence::OutOfService } };
+    assert_eq!(plan(Lookup::Found(&out), Freshness::Live, &[(&v, Need::Unwanted)]), [detach]);
+}
+
+#[test]
+fn a_node_that_is_gone_loses_everything_at_once_d8() {
+    let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Leaving));
+    assert_eq!(plan(Lookup::NotCached, Freshness::Cached, &[(&v, Need::Unwanted)]), [Action::ReadNode]);
+    let detach = Action::Detach { at: 0, hold: Hold::Forced { evidence: Evidence::NodeGone } };
+    assert_eq!(plan(Lookup::Absent, Freshness::Live, &[(&v, Need::Unwanted), (&w, Need::Unwanted)]), [detach]);
+    assert!(plan(Lookup::Absent, Freshness::Live, &[(&v, Need::Wanted)]).is_empty(), "a pod there still wants it");
+    assert!(plan(Lookup::NotCached, Freshness::Cached, &[]).is_empty(), "nothing to ask for");
+}
+
+#[test]
+fn what_is_going_or_gone_is_not_reported_race_33() {
+    let v = attachment("v", "a", State::Leaving);
+    let here = node("a", "True", &["v"], &["v", "w"]);
+    assert_eq!(plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted)]), [told(&[])]);
+}
+
+#[test]
+fn a_recreated_node_is_told_again_race_42() {
+    let v = attachment("v", "a", State::Attached);
+    let here = node("a", "True", &[], &[]);
+    assert_eq!(plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted)]), [told(&["v"])]);
+}
+
+#[test]
+fn the_second_node_of_a_volume_for_one_is_not_told_and_not_untold() {
+    let v = attachment("v", "a", State::Attached);
+    assert!(plan(Lookup::Found(&node("a", "True", &["v"], &[])), Freshness::Cached, &[(&v, Need::Second)]).is_empty());
+    assert!(
+        plan(Lookup::Found(&node("a", "True", &["v"], &["v"])), Freshness::Cached, &[(&v, Need::Second)]).is_empty()
+    );
+}
+
+#[test]
+fn paths_and_other_plugins_entries_stay_as_they_are_weakness_32() {
+    let mut here = node("a", "True", &[], &[]);
+    let foreign = AttachedVolume { name: "example.com/iscsi/1".into(), device_path: "/dev/a".into() };
+    let with_path = AttachedVolume { name: unique_name(super::DRIVER, "v").into(), device_path: "/dev/b".into() };
+    here.attached = Box::new([foreign.clone(), with_path.clone()]);
+    let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Attached));
+    let actions = plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted), (&w, Need::Wanted)]);
+    let w = AttachedVolume { name: unique("w").into(), device_path: "".into() };
+    assert_eq!(actions, [Action::Report(vec![foreign, with_path, w])]);
+}
+
+#[test]
+fn an_unwanted_volume_that_is_in_use_stays_reported_d6_also_if_its_object_is_gone_weakness_36() {
+    let v = attachment("v", "a", State::Attached);
+    let here = node("a", "True", &["v"], &["v"]);
+    assert!(plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Unwanted)]).is_empty());
+}
+
+#[test]
+fn a_node_that_attaches_by_itself_is_told_nothing_6_1() {
+    let v = attachment("v", "a", State::Attached);
+    let mut own = node("a", "True", &[], &[]);
+    own.meta.annotations = Default::default();
+    assert!(plan(Lookup::Found(&own), Freshness::Live, &[(&v, Need::Wanted)]).is_empty());
+    let _: Node = read(json!({"metadata": {"name": "a"}}));
+}
