@@ -83,6 +83,28 @@ fn sidecars_2_1_every_flag_of_the_original_is_accepted() {
 }
 
 #[test]
+fn sidecars_3_1_every_flag_of_the_attacher_is_accepted() {
+    let flags = [
+        "--csi-address=/run/none.sock",
+        "--timeout=15s",
+        "--worker-threads=10",
+        "--resync=10m",
+        "--reconcile-sync=1m",
+        "--max-entries=0",
+        "--retry-interval-start=1s",
+        "--retry-interval-max=5m",
+        "--default-fstype=ext4",
+        "--max-grpc-log-length=-1",
+        "--feature-gates=MutableCSINodeAllocatableCount=true,ReleaseLeaderElectionOnExit=true",
+        "--roles=attacher",
+        "--kubeconfig=/nonexistent/kubeconfig",
+    ];
+    let output = sidecar(&flags);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot use the kubeconfig /nonexistent/kubeconfig"), "{}", stderr(&output));
+}
+
+#[test]
 fn what_cannot_work_is_said_in_one_line() {
     let rows: [(&[&str], &str); 4] = [
         (&["--node-deployment"], "$NODE_NAME"),

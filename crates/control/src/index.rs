@@ -27,6 +27,16 @@ pub(crate) const PODS_BY_NODE: Index<Pod> = Index {
 pub(crate) const ATTACHMENTS_BY_NODE: Index<Attachment> =
     Index { name: "node", values: |attachment, put| put(&attachment.node) };
 
+/// Attachments by the volume they attach.
+pub(crate) const ATTACHMENTS_BY_VOLUME: Index<Attachment> = Index {
+    name: "va-pv-index",
+    values: |attachment, value| {
+        if let Some(volume) = attachment.volume.as_deref() {
+            value(volume);
+        }
+    },
+};
+
 /// Claims by the attributes classes they refer to in any way (spec controllers 8.3).
 pub(crate) const CLAIMS_BY_ATTRIBUTES_CLASS: Index<Claim> =
     Index { name: "pvc-vac-index", values: |claim, value| lifecycle::protect::classes_of(claim).for_each(value) };

@@ -6,6 +6,7 @@
 //! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
 //! | [`schedule`] | pods get the node that their volumes can be reached from |
 //! | [`capacity`] | the scheduler is told how much room a driver has, and where |
+//! | [`attacher`] | a driver publishes volumes to nodes, and takes them back |
 //! | [`protect`] | what is in use does not go away |
 //! | [`ephemeral`] | claims that are made for a pod |
 //! | [`attach`] | volumes go to the nodes of their pods, and leave them |
@@ -17,6 +18,7 @@
 //! 4. Nothing here spawns a task. Each controller is a future; dropping it is a crash, and nothing is lost by one.
 
 pub mod attach;
+pub mod attacher;
 pub mod bind;
 pub mod capacity;
 pub mod ephemeral;

@@ -4,6 +4,7 @@
 //! time and chance come in as data. The acting halves are in `control` and `node`.
 
 pub mod attach;
+pub mod attacher;
 pub mod bind;
 pub mod capacity;
 pub mod decision;

@@ -165,6 +165,20 @@ impl Process {
     }
 }
 
+/// Runs `work` until `stop`: at once, or whenever the lease is ours. For a part that has a lease beside its process'.
+pub(crate) async fn lead<W, F>(context: &Context, lead: &Lead, stop: &Stop, mut work: W)
+where
+    W: FnMut(Stop) -> F,
+    F: Future<Output = ()>,
+{
+    match elector(context, lead) {
+        Ok(Some(elector)) => elector.run(stop, |epoch| work(epoch.stop)).await,
+        Ok(None) => work(stop.clone()).await,
+        // The process' own lease has the same times, and would not have come so far.
+        Err(error) => tracing::error!(%error, "a part cannot compete for its lease, and does nothing"),
+    }
+}
+
 fn elector(context: &Context, lead: &Lead) -> anyhow::Result<Option<Elector>> {
     match lead {
         Lead::Always => Ok(None),

@@ -1,4 +1,4 @@
-//! The flags of `orlop sidecar`: csi-provisioner's, with its names and defaults (spec sidecars 1.1, 2.1).
+//! The flags of `orlop sidecar`: those that csi-provisioner has, with its names and defaults (spec sidecars 1.1, 2.1).
 
 use std::time::Duration;
 
@@ -15,9 +15,11 @@ use lifecycle::provision::csi::topology::{Immediate, Strictness};
 use runtime::args::{DriverArgs, GateArgs, KubeArgs, LeaderArgs, ServeArgs, parse_duration};
 use runtime::queue::Backoff;
 
+use super::attach::{AttachArgs, ERROR_CODES};
 use crate::process::LogArgs;
 
-/// Runs what stands beside a CSI driver: volumes are provisioned for claims and deleted, and room is told to the scheduler.
+/// Runs what stands beside a CSI driver: volumes are provisioned for claims and deleted, attached to nodes and detached, and
+/// room is told to the scheduler.
 #[derive(Debug, clap::Args)]
 #[command(version, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -29,6 +31,8 @@ pub(crate) struct Args {
     pub(super) volumes: VolumeArgs,
     #[command(flatten)]
     pub(super) places: PlaceArgs,
+    #[command(flatten)]
+    pub(super) attach: AttachArgs,
     #[command(flatten)]
     pub(super) capacity: CapacityArgs,
     #[command(flatten)]
@@ -49,6 +53,7 @@ Examples:
   orlop sidecar --leader-election --http-endpoint 127.0.0.1:8080 --feature-gates Topology=true
   NAMESPACE=kube-system POD_NAME=driver-0 orlop sidecar --enable-capacity
   NODE_NAME=node-1 orlop sidecar --node-deployment
+  orlop sidecar --roles attacher --leader-election
   orlop sidecar --with-controllers --leader-election";
 
 /// How volumes are made.
@@ -62,7 +67,7 @@ pub(crate) struct VolumeArgs {
     volume_name_uuid_length: i64,
     /// Filesystem of volumes whose class names none; empty leaves it to the driver.
     #[arg(long, value_name = "TYPE", default_value = "", help_heading = "Volumes")]
-    default_fstype: String,
+    pub(super) default_fstype: String,
     /// Tell the driver the names of claim and volume as parameters.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true", value_name = "BOOL", help_heading = "Volumes")]
@@ -94,7 +99,7 @@ pub(crate) struct PlaceArgs {
     /// Run one instance per node, each for its own node only; needs $NODE_NAME.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true", value_name = "BOOL", help_heading = "Topology")]
-    node_deployment: bool,
+    pub(super) node_deployment: bool,
     /// Let instances compete for claims with immediate binding.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
           default_missing_value = "true", value_name = "BOOL", help_heading = "Topology")]
@@ -138,18 +143,18 @@ pub(crate) struct CapacityArgs {
 /// How much at once, and how often again.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct WorkArgs {
-    /// How long one call to the driver may take.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration, help_heading = "Work")]
-    pub(super) timeout: Duration,
+    /// How long one call to the driver may take [default: 10s, for attaching 15s].
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Work")]
+    pub(super) timeout: Option<Duration>,
     /// How long after the first failure something is tried again; doubled with each further one.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration, help_heading = "Work")]
     retry_interval_start: Duration,
     /// How long something waits at most before it is tried again.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration, help_heading = "Work")]
     retry_interval_max: Duration,
-    /// So many claims and so many volumes are worked on at once.
-    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Work")]
-    worker_threads: usize,
+    /// So many claims, volumes and attachments are worked on at once [default: 100, of attachments 10].
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    pub(super) worker_threads: Option<usize>,
     /// Also run what `orlop controllers` does, in this process: caches are shared, what the two tell each other is not
     /// written, and the lease is that of `orlop controllers`. Starts when the driver is there.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
@@ -163,6 +168,10 @@ pub(crate) struct WorkArgs {
           default_missing_value = "true", value_name = "BOOL", hide = true)]
     enable_pprof: bool,
 }
+
+/// csi-provisioner's own defaults.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const WORKERS: usize = 100;
 
 /// The feature gates that are known, with their defaults.
 pub(super) const TOPOLOGY: (&str, bool) = ("Topology", true);
@@ -189,12 +198,12 @@ impl Surroundings {
 impl Args {
     /// Everything that can be wrong with the flags is said before anything is connected.
     pub(super) fn check(&self, around: &Surroundings) -> anyhow::Result<()> {
-        let known = [TOPOLOGY.0, CROSSING.0, ATTRIBUTES.0, RELEASE.0];
+        let known = [TOPOLOGY.0, CROSSING.0, ATTRIBUTES.0, RELEASE.0, ERROR_CODES.0];
         if let Some(gate) = self.gates.feature_gates.unknown(&known).next() {
             bail!("--feature-gates: {gate:?} is not known; known are {}", known.join(", "));
         }
         for (flag, number) in [
-            ("--worker-threads", self.work.worker_threads),
+            ("--worker-threads", self.work.worker_threads.unwrap_or(WORKERS)),
             ("--cloning-protection-threads", self.work.cloning_protection_threads),
             ("--capacity-threads", self.capacity.capacity_threads),
         ] {
@@ -205,7 +214,7 @@ impl Args {
         if self.work.retry_interval_start.is_zero() || self.work.retry_interval_max < self.work.retry_interval_start {
             bail!("--retry-interval-start must be more than nothing and at most --retry-interval-max");
         }
-        if self.work.timeout.is_zero() || self.capacity.capacity_poll_interval.is_zero() {
+        if self.timeout().is_zero() || self.capacity.capacity_poll_interval.is_zero() {
             bail!("--timeout and --capacity-poll-interval must be more than nothing");
         }
         if self.places.node_deployment && self.leader.leader_election {
@@ -218,6 +227,7 @@ impl Args {
                 "--node-deployment runs one instance per node, and --with-controllers must run once; drop one of them"
             );
         }
+        self.check_attaching()?;
         self.naming()?;
         self.node(around)?;
         self.room(around)?;
@@ -230,7 +240,12 @@ impl Args {
             .context("--volume-name-prefix and --volume-name-uuid-length")
     }
 
-    fn backoff(&self) -> Backoff {
+    /// How long calls may take that are not about attaching.
+    pub(super) fn timeout(&self) -> Duration {
+        self.work.timeout.unwrap_or(TIMEOUT)
+    }
+
+    pub(super) fn backoff(&self) -> Backoff {
         Backoff { start: self.work.retry_interval_start, max: self.work.retry_interval_max }
     }
 
@@ -273,7 +288,7 @@ impl Args {
             },
             poll: self.capacity.capacity_poll_interval,
             workers: self.capacity.capacity_threads,
-            timeout: self.work.timeout,
+            timeout: self.timeout(),
             backoff: self.backoff(),
             node: self.node(around)?.map(|node| node.name),
         }))
@@ -289,7 +304,7 @@ impl Args {
         let node = self.node(around)?;
         let namespace = self.leader.namespace();
         let engine = provision::Options {
-            workers: self.work.worker_threads,
+            workers: self.work.worker_threads.unwrap_or(WORKERS),
             backoff: self.backoff(),
             naming: self.naming()?,
             instance: node.as_ref().map(|node| node.name.clone()),
@@ -303,7 +318,7 @@ impl Args {
         Ok(SidecarOptions {
             provisioner: Options {
                 plans: self.plans(attributes),
-                timeout: self.work.timeout,
+                timeout: self.timeout(),
                 node,
                 backoff: self.backoff(),
             },

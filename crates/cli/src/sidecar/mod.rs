@@ -1,9 +1,10 @@
-//! `orlop sidecar`: the provisioner beside any CSI driver.
+//! `orlop sidecar`: the provisioner and the attacher beside any CSI driver.
 //!
 //! The driver may be away when this starts and at any time later; upstream's sidecar ends then, this one waits. It ends
 //! only when another driver answers on the socket.
 
 mod args;
+mod attach;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use api::{AttributesClass, Kind};
 use control::Context;
+use control::attacher::{self, Attacher};
 use control::provision::csi::{Sidecar, SidecarOptions};
 use lifecycle::provision::csi::outline::AttributesGate;
 use runtime::client::{Error, Selection};
@@ -20,6 +22,7 @@ use runtime::{Stop, Stopper, stop};
 
 pub(crate) use args::Args;
 use args::{ATTRIBUTES, Surroundings};
+use attach::Role;
 
 use crate::controllers::{self, Controllers};
 use crate::process::{self, Lead, Process};
@@ -38,7 +41,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 async fn start(args: &Args, around: &Surroundings) -> anyhow::Result<()> {
     let process = Process::connect(&args.kube, "orlop-sidecar").await?;
-    let options = csi::Options { timeout: args.work.timeout, ..csi::Options::default() };
+    let options = csi::Options { timeout: args.timeout(), ..csi::Options::default() };
     let driver = Driver::new(args.driver.csi_address.clone(), options, &process.context.metrics);
     let (stopper, stop) = Stopper::new();
     let (done, ended) = Stopper::new();
@@ -74,29 +77,81 @@ async fn work(
         () = stop.stopped() => return Ok(()),
         facts = driver.ready() => facts,
     };
-    let attributes = attributes(args, &process.context).await;
-    let options = args.options(&component(&process.context, &facts), attributes, around)?;
-    let sidecar = Sidecar::new(&process.context, driver, &facts, options);
-    let controllers = match args.work.with_controllers {
-        true => Some(Controllers::new(&process.context, &process::flags(&[])?)?),
-        false => None,
-    };
-    let lock = match controllers {
-        Some(_) => controllers::LOCK.to_owned(),
-        // The lock has upstream's name, so that its replicas and ours never lead together (1.4).
-        None => facts.name.replace('/', "-"),
-    };
-    let lead = Lead::by(&args.leader, &lock);
-    let (sidecar, controllers) = (&sidecar, &controllers);
-    let both = |stop: Stop| async move {
+    let context = process.context.clone();
+    let parts = Parts::new(args, around, (&context, driver, &facts)).await?;
+    let lead = Lead::by(&args.leader, &parts.lock(&facts));
+    let (parts, context, attaching) = (&parts, &context, &parts.second_lead(args, &facts));
+    let all = |stop: Stop| async move { parts.run((context, attaching), &stop).await };
+    process.run_until(&args.serve, lead, stop, all).await
+}
+
+/// What this process does, by its roles.
+struct Parts {
+    provisioner: Option<Sidecar>,
+    attacher: Option<Attacher>,
+    controllers: Option<Controllers>,
+}
+
+impl Parts {
+    async fn new(
+        args: &Args,
+        around: &Surroundings,
+        (context, driver, facts): (&Context, &Driver, &Facts),
+    ) -> anyhow::Result<Self> {
+        let roles = args.roles();
+        let provisioner = match roles.contains(&Role::Provisioner) {
+            true => {
+                let attributes = attributes(args, context).await;
+                let options = args.options(&component(context, facts), attributes, around)?;
+                Some(Sidecar::new(context, driver, facts, options))
+            }
+            false => None,
+        };
+        let attacher = roles.contains(&Role::Attacher).then(|| Attacher::new(context, driver, facts, args.attaching()));
+        let controllers = match args.work.with_controllers {
+            true => Some(Controllers::new(context, &process::flags(&[])?)?),
+            false => None,
+        };
+        Ok(Self { provisioner, attacher, controllers })
+    }
+
+    /// The lock has upstream's name, so that its replicas and ours never lead together (1.4).
+    fn lock(&self, facts: &Facts) -> String {
+        match (&self.controllers, &self.provisioner) {
+            (Some(_), _) => controllers::LOCK.to_owned(),
+            (None, Some(_)) => facts.name.replace('/', "-"),
+            (None, None) => attacher::lock(&facts.name),
+        }
+    }
+
+    /// An attacher beside a provisioner leads under its own name as well: upstream's attacher may still run.
+    fn second_lead(&self, args: &Args, facts: &Facts) -> Lead {
+        match (&self.controllers, &self.provisioner) {
+            (None, Some(_)) => Lead::by(&args.leader, &attacher::lock(&facts.name)),
+            (None, None) | (Some(_), _) => Lead::Always,
+        }
+    }
+
+    async fn run(&self, (context, attaching): (&Context, &Lead), stop: &Stop) {
+        let provisioning = async {
+            if let Some(sidecar) = &self.provisioner {
+                sidecar.run(stop).await;
+            }
+        };
+        let attaching = async {
+            if let Some(attacher) = &self.attacher {
+                let work = |stop: Stop| async move { attacher.run(&stop).await };
+                process::lead(context, attaching, stop, work).await;
+            }
+        };
         let controlling = async {
-            if let Some(controllers) = controllers {
+            if let Some(controllers) = &self.controllers {
                 controllers.run(stop.clone()).await;
             }
         };
-        tokio::join!(sidecar.run(&stop), controlling);
-    };
-    process.run_until(&args.serve, lead, stop, both).await
+        // Each on the heap: together they would be one large state on the stack of whoever polls.
+        tokio::join!(Box::pin(provisioning), Box::pin(attaching), Box::pin(controlling));
+    }
 }
 
 /// The options of a sidecar that is a part of a larger process, which has no pod and no node.

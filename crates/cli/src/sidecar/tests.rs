@@ -55,8 +55,52 @@ fn sidecars_2_1_what_the_environment_has_to_say_is_asked_for() {
 }
 
 #[test]
+fn sidecars_3_1_the_attachers_defaults_are_its_own_14_4() {
+    let args = args(&[]);
+    assert_eq!(args.roles(), [Role::Provisioner, Role::Attacher].into());
+    let options = args.attaching();
+    assert_eq!((options.workers, options.timeout.as_secs(), options.reconcile.as_secs()), (10, 15, 60));
+    assert_eq!((options.max_entries, options.default_fstype.as_str()), (0, ""));
+    assert_eq!(options.backoff, runtime::queue::Backoff::default());
+}
+
+#[test]
+fn sidecars_3_1_a_flag_of_both_counts_for_both() {
+    let args = args(&["--worker-threads=3", "--timeout=7s", "--default-fstype=xfs", "--max-entries=50"]);
+    let (attaching, around) = (args.attaching(), Surroundings::default());
+    let provisioning = args.options("c", AttributesGate::On, &around).expect("the flags are right");
+    assert_eq!((attaching.workers, provisioning.engine.workers), (3, 3));
+    assert_eq!((attaching.timeout, provisioning.provisioner.timeout.as_secs()), (provisioning.provisioner.timeout, 7));
+    assert_eq!((attaching.default_fstype.as_str(), attaching.max_entries), ("xfs", 50));
+}
+
+#[test]
+fn sidecars_14_4_each_role_can_be_left_to_others() {
+    assert_eq!(args(&["--roles", "attacher"]).roles(), [Role::Attacher].into());
+    assert_eq!(args(&["--node-deployment"]).roles(), [Role::Provisioner].into(), "an attacher runs once");
+    let per_node = args(&["--node-deployment", "--roles=provisioner,attacher"]);
+    let error = per_node.check(&around()).expect_err("an attacher per node cannot work");
+    assert!(format!("{error:#}").contains("--roles"), "{error:#}");
+}
+
+#[test]
+fn sidecars_1_4_the_leases_have_upstreams_names() {
+    assert_eq!(control::attacher::lock("disk.example.com"), "external-attacher-leader-disk.example.com");
+    let facts = Facts {
+        name: "disk.example.com".to_owned(),
+        version: String::new(),
+        capabilities: Default::default(),
+        shrunk: Vec::new(),
+        connection: 1,
+    };
+    let nothing = Parts { provisioner: None, attacher: None, controllers: None };
+    assert_eq!(nothing.lock(&facts), "external-attacher-leader-disk.example.com", "the attacher alone");
+}
+
+#[test]
 fn weakness_42_flags_that_cannot_work_are_refused_at_the_start() {
-    let rows: [(&[&str], &str); 7] = [
+    let rows: [(&[&str], &str); 8] = [
+        (&["--reconcile-sync", "0s"], "--reconcile-sync"),
         (&["--node-deployment", "--leader-election"], "--leader-election"),
         (&["--feature-gates", "Topologie=true"], "Topologie"),
         (&["--worker-threads", "0"], "--worker-threads"),

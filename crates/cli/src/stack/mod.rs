@@ -1,4 +1,4 @@
-//! The whole of storage in one process: the API, the local driver, the controllers and the provisioner.
+//! The whole of storage in one process: the API, the local driver, the controllers, the provisioner and the attacher.
 //!
 //! The controllers reach the API in process, past the network; everybody else finds it on a loopback address, with the
 //! kubeconfig. Binder and provisioner share caches and tell each other directly what annotations would say.
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use apiserver::auth::User;
 use control::Context;
+use control::attacher::Attacher;
 use control::provision::csi::Sidecar;
 use driver_sdk::csi::Endpoint;
 use runtime::csi::{self, Driver};
@@ -142,17 +143,18 @@ async fn work(process: Process, socket: &Path) -> anyhow::Result<(String, Part)>
     });
     let facts = driver.ready().await;
     let sidecar = Sidecar::new(&process.context, &driver, &facts, sidecar::options(&args, &process.context, &facts)?);
+    let attacher = Attacher::new(&process.context, &driver, &facts, args.attaching());
     let controllers = Controllers::new(&process.context, &controllers)?;
     let name = facts.name.clone();
     let working = Part::start("the controllers", |stop| async move {
         let serve = process::no_endpoint();
-        let both = |stop: Stop| {
-            let (sidecar, controllers) = (&sidecar, &controllers);
+        let all = |stop: Stop| {
+            let (sidecar, attacher, controllers) = (&sidecar, &attacher, &controllers);
             async move {
-                tokio::join!(sidecar.run(&stop), controllers.run(stop.clone()));
+                tokio::join!(sidecar.run(&stop), Box::pin(attacher.run(&stop)), controllers.run(stop.clone()));
             }
         };
-        process.run_until(&serve, Lead::Always, &stop, both).await?;
+        process.run_until(&serve, Lead::Always, &stop, all).await?;
         lost.stop();
         connected.await.context("the connection to the driver")?.map_err(|error| anyhow!(error))
     });

@@ -14,10 +14,10 @@ mod delete;
 mod guards;
 mod places;
 mod plan;
-mod secret;
+pub(crate) mod secret;
 mod sidecar;
 mod waiting;
-mod wire;
+pub(crate) mod wire;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -34,23 +34,13 @@ pub use guards::{GuardOptions, Guards, Sweep};
 pub use sidecar::{Sidecar, SidecarOptions};
 
 use super::{Attempt, Failed, Made, Provisioner, Settled, Unplanned, Wake, Wish};
-use crate::Context;
 use crate::capacity::Refresh;
+use crate::{Context, index};
 use contest::Contest;
 use guards::Holds;
 use places::Places;
 pub(crate) use places::{Cached, relabelled};
 use waiting::{Waiting, What};
-
-/// Attachments by the volume they attach.
-const ATTACHMENTS_BY_VOLUME: runtime::Index<Attachment> = runtime::Index {
-    name: "va-pv-index",
-    values: |attachment, value| {
-        if let Some(volume) = attachment.volume.as_deref() {
-            value(volume);
-        }
-    },
-};
 
 /// How to provision.
 #[derive(Debug, Clone)]
@@ -175,7 +165,7 @@ impl Inner {
                     inner.wake(&What::Attachment(gone.volume.clone().unwrap_or_default()));
                 }
             });
-            cache.index(ATTACHMENTS_BY_VOLUME)
+            cache.index(index::ATTACHMENTS_BY_VOLUME)
         })
     }
 

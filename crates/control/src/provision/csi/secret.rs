@@ -21,7 +21,7 @@ struct Secret {
 
 /// Why a secret cannot be used. No part of its values is in any of these.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SecretError {
+pub(crate) enum SecretError {
     #[error("the secret {key} does not exist")]
     Missing { key: Key },
     #[error("the secret {key} cannot be read: {error}")]
@@ -31,7 +31,7 @@ pub(super) enum SecretError {
 }
 
 /// The values of a secret, for one call.
-pub(super) async fn read(client: &Client, reference: &Reference) -> Result<Values, SecretError> {
+pub(crate) async fn read(client: &Client, reference: &Reference) -> Result<Values, SecretError> {
     let key = Key::namespaced(&reference.namespace, &reference.name);
     let secret: Secret = match client.get(Kind::SECRET, &key).await {
         Ok(secret) => secret,

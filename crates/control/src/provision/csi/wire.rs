@@ -20,9 +20,9 @@ use runtime::csi::{CallError, Capabilities};
 use crate::provision::{Attempt, Failed};
 
 /// The values of a secret. They have no `Debug`.
-pub(super) type Values = BTreeMap<String, String>;
+pub(crate) type Values = BTreeMap<String, String>;
 
-pub(super) fn abilities(says: &Capabilities) -> Abilities {
+pub(crate) fn abilities(says: &Capabilities) -> Abilities {
     let services = [
         (Service::ControllerService, Ability::ControllerService),
         (Service::VolumeAccessibilityConstraints, Ability::Topology),
@@ -34,6 +34,9 @@ pub(super) fn abilities(says: &Capabilities) -> Abilities {
         (Rpc::ModifyVolume, Ability::Modify),
         (Rpc::SingleNodeMultiWriter, Ability::SingleNodeMultiWriter),
         (Rpc::PublishUnpublishVolume, Ability::Publish),
+        (Rpc::PublishReadonly, Ability::PublishReadOnly),
+        (Rpc::ListVolumes, Ability::ListVolumes),
+        (Rpc::ListVolumesPublishedNodes, Ability::ListPublishedNodes),
         (Rpc::GetCapacity, Ability::Capacity),
     ];
     let services = services.into_iter().filter(|(service, _)| says.serves(*service)).map(|(_, ability)| ability);
@@ -88,19 +91,20 @@ pub(super) fn create_request(plan: &Plan, secrets: Values) -> v1::CreateVolumeRe
 
 /// One capability per access mode.
 pub(super) fn capabilities(plan: &Plan) -> Vec<v1::VolumeCapability> {
-    let access_type = || match &plan.shape {
+    plan.access.iter().map(|access| capability(&plan.shape, &plan.mount_options, *access)).collect()
+}
+
+/// One way to use a volume.
+pub(crate) fn capability(shape: &Shape, mount_options: &[String], access: Access) -> v1::VolumeCapability {
+    let access_type = match shape {
         Shape::Block => AccessType::Block(BlockVolume {}),
         Shape::Mount { fstype } => AccessType::Mount(MountVolume {
             fs_type: fstype.clone().unwrap_or_default(),
-            mount_flags: plan.mount_options.clone(),
+            mount_flags: mount_options.to_vec(),
             ..Default::default()
         }),
     };
-    let capability = |access: &Access| v1::VolumeCapability {
-        access_mode: Some(AccessMode { mode: mode(*access).into() }),
-        access_type: Some(access_type()),
-    };
-    plan.access.iter().map(capability).collect()
+    v1::VolumeCapability { access_mode: Some(AccessMode { mode: mode(access).into() }), access_type: Some(access_type) }
 }
 
 fn mode(access: Access) -> Mode {

@@ -1,4 +1,4 @@
-//! What a driver can do, as far as provisioning asks (spec sidecars 2.6).
+//! What a driver can do, as far as provisioning and attaching ask (spec sidecars 2.6, 3.2).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,6 +16,9 @@ pub enum Ability {
     SingleNodeMultiWriter,
     Topology,
     Publish,
+    PublishReadOnly,
+    ListVolumes,
+    ListPublishedNodes,
     Capacity,
 }
 
@@ -33,6 +36,9 @@ impl Ability {
             Ability::SingleNodeMultiWriter => "SINGLE_NODE_MULTI_WRITER",
             Ability::Topology => "VOLUME_ACCESSIBILITY_CONSTRAINTS",
             Ability::Publish => "PUBLISH_UNPUBLISH_VOLUME",
+            Ability::PublishReadOnly => "PUBLISH_READONLY",
+            Ability::ListVolumes => "LIST_VOLUMES",
+            Ability::ListPublishedNodes => "LIST_VOLUMES_PUBLISHED_NODES",
             Ability::Capacity => "GET_CAPACITY",
         }
     }

@@ -17,7 +17,7 @@ pub enum Access {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadAccess {
-    #[error("the claim asks for no access mode that this program knows")]
+    #[error("no access mode is asked for that this program knows")]
     Unknown,
     #[error("ReadWriteOncePod cannot be combined with other access modes")]
     PodAndMore,

@@ -1,0 +1,72 @@
+//! What one pass over one attachment has learned so far.
+
+use std::sync::Arc;
+
+use api::{Attachment, CsiNode, Uid};
+use lifecycle::attacher::attachment::{Progress, SecretSeen};
+use lifecycle::provision::csi::secrets::Reference;
+use serde_json::Value;
+
+use crate::Live;
+use crate::provision::csi::wire::Values;
+
+/// It has no `Debug`: it may hold the values of a secret.
+#[derive(Default)]
+pub(super) struct Round {
+    uid: Uid,
+    /// The PersistentVolume, whole.
+    pub(super) volume: Option<Live<Value>>,
+    pub(super) node: Option<Live<CsiNode>>,
+    pub(super) secret: Option<Secret>,
+    pub(super) progress: Progress,
+}
+
+/// A secret that was asked for.
+pub(super) struct Secret {
+    pub(super) reference: Reference,
+    pub(super) read: Read,
+}
+
+pub(super) enum Read {
+    Values(Values),
+    /// The sentences say which secret it is, and nothing of what is in it.
+    Missing(String),
+    Failed(String),
+}
+
+impl Round {
+    /// Another attachment of the same name shares nothing with the one before it.
+    pub(super) fn about(&mut self, attachment: &Arc<Attachment>) {
+        if self.uid != attachment.meta.uid {
+            *self = Self { uid: attachment.meta.uid.clone(), ..Self::default() };
+        }
+    }
+
+    pub(super) fn secret_seen(&self) -> Option<(&Reference, SecretSeen<'_>)> {
+        let Secret { reference, read } = self.secret.as_ref()?;
+        let seen = match read {
+            Read::Values(_) => SecretSeen::Held,
+            Read::Missing(why) => SecretSeen::Missing(why),
+            Read::Failed(why) => SecretSeen::Unreadable(why),
+        };
+        Some((reference, seen))
+    }
+
+    /// The values for a call that needs this secret.
+    pub(super) fn values(&self, wanted: Option<&Reference>) -> Values {
+        match (&self.secret, wanted) {
+            (Some(Secret { reference, read: Read::Values(values) }), Some(wanted)) if reference == wanted => {
+                values.clone()
+            }
+            _ => Values::new(),
+        }
+    }
+
+    /// A driver's sentence without what is in the secret, should the driver repeat it.
+    pub(super) fn scrub(&self, message: &str) -> String {
+        let Some(Secret { read: Read::Values(values), .. }) = &self.secret else { return message.to_owned() };
+        // What is shorter than this is no secret, and would garble every sentence.
+        let told = values.values().filter(|value| value.len() >= 3);
+        told.fold(message.to_owned(), |text, value| text.replace(value.as_str(), "***stripped***"))
+    }
+}

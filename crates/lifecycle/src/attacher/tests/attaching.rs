@@ -1,0 +1,274 @@
+//! 1.6, 3.2, 3.4 to 3.6.
+
+use serde_json::json;
+
+use super::super::attachment::Phase;
+use super::super::publication::{Origin, Target};
+use super::super::{Because, Handler, finalizer_of, lists_publications};
+use super::*;
+use crate::decision::{Reason as _, Standing};
+use crate::provision::csi::access::Access;
+use crate::provision::csi::plan::Shape;
+
+fn target() -> Target {
+    Target { handle: "h".to_owned(), node_id: "id".to_owned(), secret: None }
+}
+
+fn published(world: &World) -> super::super::Publication {
+    match world.action() {
+        Some(Action::Publish(publication, _)) => *publication,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn finalizers_are_named_after_the_driver_3_4() {
+    assert_eq!(finalizer_of(DRIVER), FINALIZER);
+    assert_eq!(finalizer_of("a/b_"), "external-attacher/a-b-X");
+}
+
+#[test]
+fn the_handler_follows_from_what_the_driver_can_do_3_2() {
+    let all = [Ability::ControllerService, Ability::Publish, Ability::ListVolumes, Ability::ListPublishedNodes];
+    assert_eq!(Handler::of(&all.into()), Handler::Csi);
+    assert!(lists_publications(&all.into()));
+    for missing in all {
+        let rest: Abilities = all.into_iter().filter(|ability| *ability != missing).collect();
+        let trivial = matches!(missing, Ability::ControllerService | Ability::Publish);
+        assert_eq!(Handler::of(&rest), if trivial { Handler::Trivial } else { Handler::Csi }, "{missing}");
+        assert!(!lists_publications(&rest), "{missing}");
+    }
+}
+
+#[test]
+fn a_trivial_driver_needs_nothing_but_the_word_3_5() {
+    let world = world().with(|world| world.has = [Ability::ControllerService].into());
+    let bare = world.with(|world| (world.volume, world.node) = (Err(NotRead), Err(NotRead)));
+    assert_eq!(bare.action(), Some(Action::RecordAttached { metadata: pairs(&[]) }));
+    let told = bare.with(|world| world.attachment["status"] = json!({"attached": true}));
+    assert!(told.decide().is_rest());
+    assert!(told.deleted().decide().is_rest(), "nothing of ours holds it");
+}
+
+#[test]
+fn everything_is_read_before_anything_is_written_3_6() {
+    let world = world().secretive().with(|world| {
+        (world.volume, world.node) = (Err(NotRead), Err(NotRead));
+    });
+    assert_eq!(world.action(), Some(Action::ReadVolume { name: "v".to_owned() }));
+    let world = World { volume: self::world().secretive().volume, ..world };
+    assert_eq!(world.action(), Some(Action::ReadNode { name: "n".to_owned() }));
+    let world = World { node: self::world().node, ..world };
+    assert_eq!(world.action(), Some(Action::ReadSecret(keys())));
+}
+
+#[test]
+fn the_volume_is_guarded_then_the_attachment_then_the_driver_called_3_6_14_5_9() {
+    let world = world().with(|world| {
+        if let Ok(Some(volume)) = &mut world.volume {
+            volume["metadata"]["finalizers"] = json!(["example.com/theirs"]);
+        }
+    });
+    assert_eq!(world.action(), Some(Action::GuardVolume));
+    let world = World { volume: self::world().volume, ..world };
+    assert_eq!(world.action(), Some(Action::Record(target())));
+    let world = world.recorded();
+    assert!(matches!(world.action(), Some(Action::Publish(_, to)) if to == target()));
+    let context = pairs(&[("lun", "3")]);
+    let world = world.with(|world| world.progress = Progress::Published { target: target(), context: context.clone() });
+    assert_eq!(world.action(), Some(Action::RecordAttached { metadata: context }));
+    let status = json!({"attached": true, "attachmentMetadata": {"lun": "3"}});
+    assert!(world.with(|world| world.attachment["status"] = status).decide().is_rest());
+}
+
+#[test]
+fn what_is_attached_rests_unless_the_driver_denies_it_3_6_3_9() {
+    assert!(world().attached().decide().is_rest());
+    let world = world().attached().with(|world| world.forced = Forced::Yes);
+    assert!(matches!(world.action(), Some(Action::Publish(..))));
+}
+
+#[test]
+fn a_name_changed_by_hand_is_written_again_before_the_call_3_6_step_9() {
+    let world = world().recorded().with(|world| world.attachment["metadata"]["finalizers"] = json!([]));
+    assert_eq!(world.action(), Some(Action::Record(target())));
+}
+
+#[test]
+fn an_attempt_under_the_nodes_old_id_is_taken_back_first_a5() {
+    let old = Target { node_id: "old".to_owned(), ..target() };
+    let world = world().recorded().with(|world| {
+        world.attachment["metadata"]["annotations"][annotation::NODE_ID.text()] = json!("old");
+    });
+    assert_eq!(world.action(), Some(Action::Unpublish(old.clone(), Origin::Csi)));
+    assert_eq!(world.decide().because, Because::Moved { from: "old".to_owned(), to: "id".to_owned() });
+    let undone = world.with(|world| world.progress = Progress::Unpublished(old));
+    assert_eq!(undone.action(), Some(Action::Record(target())));
+    // An attachment that we do not hold was never published: the note is just overwritten.
+    let free = undone.with(|world| {
+        world.attachment["metadata"]["finalizers"] = json!([]);
+        world.progress = Progress::Nothing;
+    });
+    assert_eq!(free.action(), Some(Action::Record(target())));
+}
+
+#[test]
+fn the_old_id_counts_also_where_upstream_wrote_nothing_but_the_node_a5() {
+    let world = world().recorded().with(|world| {
+        world.attachment["metadata"]["annotations"] = json!({annotation::NODE_ID.text(): "old"});
+    });
+    let old = Target { node_id: "old".to_owned(), ..target() };
+    assert_eq!(world.action(), Some(Action::Unpublish(old, Origin::Csi)));
+}
+
+#[test]
+fn nothing_is_written_about_what_cannot_be_but_why_3_6() {
+    let rows: [(&str, World); 9] = [
+        ("names no volume", world().with(|world| world.attachment["spec"]["source"] = json!({}))),
+        (
+            "only one of the two",
+            world().with(|world| world.attachment["spec"]["source"]["inlineVolumeSpec"] = json!({"csi": {}})),
+        ),
+        ("\"v\" does not exist", world().with(|world| world.volume = Ok(None))),
+        (
+            "marked for deletion",
+            world().with(|world| {
+                if let Ok(Some(volume)) = &mut world.volume {
+                    volume["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
+                }
+            }),
+        ),
+        ("not a volume of a CSI driver", world().with(|world| spec(world)["csi"] = json!(null))),
+        ("other.example.com", world().with(|world| spec(world)["csi"]["driver"] = json!("other.example.com"))),
+        ("\"n\" does not exist", world().with(|world| world.node = Ok(None))),
+        ("does not list driver", world().with(|world| world.attacher = Attacher::new("x", "")).of("x")),
+        (
+            "without a name or a namespace",
+            world().with(|world| spec(world)["csi"]["controllerPublishSecretRef"] = json!({"name": "keys"})),
+        ),
+    ];
+    for (words, world) in rows {
+        let said = world.refusal();
+        assert!(said.contains(words), "{said:?} says nothing of {words:?}");
+        assert_eq!(world.action(), Some(Action::Complain(Phase::Attach)));
+        assert!(matches!(world.decide().because.standing(), Standing::Stuck | Standing::Waiting));
+    }
+}
+
+fn spec(world: &mut World) -> &mut Value {
+    match &mut world.volume {
+        Ok(Some(volume)) => &mut volume["spec"],
+        Ok(None) | Err(NotRead) => panic!("there is a volume"),
+    }
+}
+
+impl World {
+    /// The attachment and its volume are this driver's.
+    fn of(self, driver: &str) -> Self {
+        self.with(|world| {
+            world.attachment["spec"]["attacher"] = json!(driver);
+            spec(world)["csi"]["driver"] = json!(driver);
+        })
+    }
+}
+
+#[test]
+fn a_secret_that_is_not_there_keeps_a_volume_from_being_attached_3_6_step_7() {
+    let world = world().secretive().with(|world| world.secret = Some((keys(), "the secret ns/keys does not exist")));
+    assert_eq!(world.refusal(), "the secret ns/keys does not exist");
+    let world = world.with(|world| world.secret = Some((keys(), "")));
+    let recorded = Target { secret: Some(keys()), ..target() };
+    assert_eq!(world.action(), Some(Action::Record(recorded)));
+}
+
+#[test]
+fn the_whole_set_of_access_modes_becomes_one_capability_1_6() {
+    use Ability::SingleNodeMultiWriter as Fine;
+    let rows: [(&[&str], &[Ability], Option<Access>); 9] = [
+        (&["ReadWriteOnce"], &[], Some(Access::SingleNodeWriter)),
+        (&["ReadWriteOnce"], &[Fine], Some(Access::SingleNodeMultiWriter)),
+        (&["ReadWriteOncePod"], &[], Some(Access::SingleNodeWriter)),
+        (&["ReadWriteOncePod"], &[Fine], Some(Access::SingleNodeSingleWriter)),
+        (&["ReadOnlyMany"], &[Fine], Some(Access::MultiNodeReaderOnly)),
+        (&["ReadOnlyMany", "ReadWriteMany"], &[], Some(Access::MultiNodeMultiWriter)),
+        (&["ReadOnlyMany", "ReadWriteOnce"], &[], None),
+        (&["ReadWriteOncePod", "ReadWriteOnce"], &[Fine], None),
+        (&[], &[], None),
+    ];
+    for (modes, more, access) in rows {
+        let world = world().recorded().with(|world| {
+            world.has.extend(more);
+            spec(world)["accessModes"] = json!(modes);
+        });
+        match access {
+            Some(access) => assert_eq!(published(&world).access, access, "{modes:?}"),
+            None => assert!(!world.refusal().is_empty(), "{modes:?}"),
+        }
+    }
+}
+
+#[test]
+fn reading_only_is_asked_of_drivers_that_know_it_3_6_step_5() {
+    let world = world().recorded().with(|world| spec(world)["csi"]["readOnly"] = json!(true));
+    assert!(published(&world).read_only);
+    let world = world.with(|world| world.has.retain(|ability| *ability != Ability::PublishReadOnly));
+    assert!(!published(&world).read_only);
+}
+
+#[test]
+fn a_filesystem_or_a_block_device_3_6_step_6() {
+    let world = world().recorded().with(|world| world.attacher = Attacher::new(DRIVER, "ext4"));
+    assert_eq!(published(&world).shape, Shape::Mount { fstype: Some("ext4".to_owned()) });
+    let world = world.with(|world| {
+        spec(world)["csi"]["fsType"] = json!("xfs");
+        spec(world)["mountOptions"] = json!(["noatime"]);
+    });
+    let publication = published(&world);
+    assert_eq!(publication.shape, Shape::Mount { fstype: Some("xfs".to_owned()) });
+    assert_eq!(publication.mount_options, ["noatime"]);
+    let world = world.with(|world| spec(world)["volumeMode"] = json!("Block"));
+    assert_eq!(published(&world).shape, Shape::Block);
+}
+
+#[test]
+fn an_in_tree_volume_is_translated_3_6_step_4_1_10() {
+    let world = world().with(|world| {
+        world.attacher = Attacher::new("ebs.csi.aws.com", "");
+        world.attachment["spec"]["attacher"] = json!("ebs.csi.aws.com");
+        world.node = Ok(Some(json!({"metadata": {"name": "n"}, "spec": {"drivers": [
+            {"name": "ebs.csi.aws.com", "nodeID": "i-1"}]}})));
+        world.volume = Ok(Some(json!({
+            "metadata": {"name": "v", "finalizers": ["external-attacher/ebs-csi-aws-com"]},
+            "spec": {"accessModes": ["ReadWriteOnce"],
+                "awsElasticBlockStore": {"volumeID": "vol-1", "fsType": "ext4", "readOnly": true}},
+        })));
+    });
+    let Some(Action::Record(target)) = world.action() else { panic!("{:?}", world.decide()) };
+    assert_eq!((target.handle.as_str(), target.node_id.as_str()), ("vol-1", "i-1"));
+    let world = world.with(|world| {
+        world.attachment["metadata"]["finalizers"] = json!(["external-attacher/ebs-csi-aws-com"]);
+        world.attachment["metadata"]["annotations"] =
+            json!({annotation::NODE_ID.text(): "i-1", annotation::PUBLISHED_HANDLE.text(): "vol-1"});
+    });
+    let publication = published(&world);
+    assert_eq!((publication.origin, publication.read_only), (Origin::Migrated, true));
+}
+
+#[test]
+fn an_inline_volume_must_be_a_csi_one_and_needs_no_guard_3_6_step_4() {
+    let inline = |spec: Value| {
+        world().with(|world| {
+            world.attachment["spec"]["source"] = json!({"inlineVolumeSpec": spec});
+            world.volume = Err(NotRead);
+        })
+    };
+    assert!(inline(json!({"awsElasticBlockStore": {"volumeID": "vol-1"}})).refusal().contains("inline volume"));
+    let fit = inline(json!({"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "h"}}));
+    assert_eq!(fit.action(), Some(Action::Record(target())));
+}
+
+#[test]
+fn another_drivers_attachment_is_not_ours_3_3() {
+    let world = world().with(|world| world.attachment["spec"]["attacher"] = json!("other.example.com"));
+    assert!(world.decide().is_rest() && world.deleted().decide().is_rest());
+}
