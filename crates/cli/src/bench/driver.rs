@@ -3,6 +3,7 @@
 //! It answers at once, so that a bench of provisioners measures them and not a disk. Volumes end with the process.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use anyhow::Context as _;
 use driver_sdk::csi::{Endpoint, Listener, SocketMode};
 use driver_sdk::{
     AttachVolume, Attacher, ControllerSlots, CreateVolume, DetachFrom, Driver, Error, Identity, Kind, Mode, NodeId,
-    Page, Provisioner, Secrets, StringMap, Support, ValidateVolume, Volume, VolumeId, VolumeLister, async_trait,
-    derive_id,
+    NodeInfo, NodePublisher, NodeSlots, Page, Provisioner, PublishVolume, Secrets, StringMap, Support, ValidateVolume,
+    Volume, VolumeId, VolumeLister, async_trait, derive_id,
 };
 use runtime::{Stopper, stop};
 
@@ -48,9 +49,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
 fn define(args: &Args) -> anyhow::Result<Driver> {
     let name = &args.driver_name;
     let identity = Identity::new(name, env!("CARGO_PKG_VERSION")).with_context(|| format!("--driver-name {name:?}"))?;
-    let slots = ControllerSlots::new(Arc::new(Memory::default())).list_volumes();
-    let slots = if args.attach { slots.attachment() } else { slots };
-    Driver::builder(identity).controller(slots).build().context("defining the driver")
+    let memory = Arc::new(Memory::default());
+    let slots = ControllerSlots::new(memory.clone()).list_volumes();
+    let driver = match args.attach {
+        true => Driver::builder(identity).controller(slots.attachment()).node(NodeSlots::new(memory)),
+        false => Driver::builder(identity).controller(slots),
+    };
+    driver.build().context("defining the driver")
 }
 
 /// What there is, and where it is attached.
@@ -86,6 +91,22 @@ impl Attacher for Memory {
         if attached.get(&volume).is_some_and(there) {
             attached.remove(&volume);
         }
+        Ok(())
+    }
+}
+
+/// Who attaches has to have nodes. Those of a bench are played, and the node service is not served.
+#[async_trait]
+impl NodePublisher for Memory {
+    fn info(&self) -> NodeInfo {
+        NodeInfo { id: NodeId::new("none"), max_volumes: None }
+    }
+
+    async fn publish(&self, request: PublishVolume) -> Result<(), Error> {
+        Err(Error::precondition(format!("{} is nowhere but in memory", request.volume)))
+    }
+
+    async fn unpublish(&self, _: VolumeId, _: &Path) -> Result<(), Error> {
         Ok(())
     }
 }

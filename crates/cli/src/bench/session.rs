@@ -72,7 +72,7 @@ impl Session {
         match (measured, cleared) {
             (Ok(measured), Ok(())) => Ok(measured),
             // Both matter: why it failed, and what is left of it.
-            (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
+            (Err(error), Err(left)) => Err(anyhow!("{error:#}; and {left:#}")),
             (Err(error), Ok(())) | (Ok(_), Err(error)) => Err(error),
         }
     }
