@@ -1,0 +1,198 @@
+//! What a restart finds, and attachments that nobody speaks for (6.3, races 35 to 38, weaknesses 36 and 42).
+
+use api::{Claim, Key, Kind, Volume};
+use lifecycle::attach::attachment_name;
+use serde_json::json;
+
+use crate::played::{DRIVER, unique};
+use crate::rig::{Rig, at_every_request, calm, key};
+
+/// A pod with a mounted volume on node a, and the controller away.
+async fn left_alone(rig: &Rig) {
+    rig.node("a").await;
+    rig.node("b").await;
+    rig.volume("one", "ReadWriteOnce").await;
+    rig.pod("p", "a", &["one"]).await;
+    rig.until_mounted("a", "one").await;
+    rig.end().await;
+}
+
+async fn forget_claim_and_volume(rig: &Rig, handle: &str) {
+    rig.patch(Kind::CLAIM, &key(handle), json!({"metadata": {"finalizers": null}})).await;
+    rig.delete::<Claim>(&key(handle)).await;
+    let volume = Key::cluster(&format!("pv-{handle}"));
+    rig.patch(Kind::VOLUME, &volume, json!({"metadata": {"finalizers": null}})).await;
+    rig.delete::<Volume>(&volume).await;
+}
+
+#[test]
+fn a_restart_changes_nothing_about_what_is_in_use_6_3() {
+    calm(async |rig: &Rig| {
+        left_alone(rig).await;
+        let before = rig.attachment("one", "a").await;
+        rig.begin();
+        rig.quiet(60).await;
+        assert_eq!(rig.attachment("one", "a").await, before);
+        assert_eq!(rig.events("SuccessfulAttachVolume").await.len(), 1, "it is no news");
+    });
+}
+
+#[test]
+fn a_pod_that_went_while_nobody_looked_is_noticed_race_37() {
+    calm(async |rig: &Rig| {
+        left_alone(rig).await;
+        rig.end_pod("p").await;
+        rig.quiet(60).await;
+        rig.begin();
+        rig.until_detached("one", "a").await;
+    });
+}
+
+#[test]
+fn a_pod_and_its_volume_that_went_while_nobody_looked_are_noticed_weakness_36() {
+    calm(async |rig: &Rig| {
+        left_alone(rig).await;
+        rig.end_pod("p").await;
+        forget_claim_and_volume(rig, "one").await;
+        rig.begin();
+        rig.until_detached("one", "a").await;
+    });
+}
+
+#[test]
+fn a_node_that_was_told_of_what_is_not_there_is_told_better_and_gets_it_if_a_pod_wants_it_6_3() {
+    calm(async |rig: &Rig| {
+        left_alone(rig).await;
+        rig.delete_attachment("one", "a").await;
+        rig.played.storage().orders.dead.insert("a".to_owned());
+        rig.quiet(5).await;
+        rig.played.storage().orders.dead.clear();
+        let told = json!({"volumesAttached": [{"name": unique("one"), "devicePath": ""}, {"name": unique("ghost"), "devicePath": ""}]});
+        rig.patch_status(Kind::NODE, &Key::cluster("a"), told).await;
+        rig.begin();
+        rig.until("the volume is back", async || !rig.played.published("one").is_empty()).await;
+        let true_again = async || rig.told("a").await == [unique("one")];
+        rig.until("the node knows the truth", true_again).await;
+    });
+}
+
+#[test]
+fn an_attachment_without_its_volume_blocks_a_namesake_and_goes_weakness_36_i15() {
+    calm(async |rig: &Rig| {
+        left_alone(rig).await;
+        rig.end_pod("p").await;
+        rig.played.storage().orders.dead.insert("a".to_owned());
+        forget_claim_and_volume(rig, "one").await;
+        // The same volume of the driver under a new object, as after an import.
+        rig.volume("one", "ReadWriteOnce").await;
+        rig.pod("q", "b", &["one"]).await;
+        rig.begin();
+        rig.stays("one", "a", 120).await;
+        assert!(rig.attachment("one", "b").await.is_none());
+        rig.played.storage().orders.dead.clear();
+        rig.until_mounted("b", "one").await;
+    });
+}
+
+#[test]
+fn the_same_volume_under_another_name_is_the_same_volume_i15() {
+    calm(async |rig: &Rig| {
+        left_alone(rig).await;
+        rig.played.storage().orders.stuck.insert("a".to_owned());
+        rig.end_pod("p").await;
+        forget_claim_and_volume(rig, "one").await;
+        rig.claim("again", "ReadWriteOnce").await;
+        let claim = rig.get(Kind::CLAIM, &key("again")).await.expect("it is there");
+        let spec = json!({
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": DRIVER, "volumeHandle": "one"},
+            "claimRef": {"namespace": "default", "name": "again", "uid": claim["metadata"]["uid"]},
+        });
+        rig.create(Kind::VOLUME, json!({"metadata": {"name": "pv-again"}, "spec": spec})).await;
+        rig.patch_status(Kind::CLAIM, &key("again"), json!({"phase": "Bound"})).await;
+        rig.pod("q", "b", &["again"]).await;
+        rig.begin();
+        rig.stays("one", "a", 120).await;
+        assert!(rig.attachment("one", "b").await.is_none(), "only its name says what the old attachment is for");
+        rig.played.storage().orders.stuck.clear();
+        let there = async || rig.attachment("one", "b").await.is_some();
+        rig.until("it goes to the other node", there).await;
+    });
+}
+
+#[test]
+fn an_attachment_that_carries_its_volume_goes_when_nobody_wants_it_weakness_36() {
+    calm(async |rig: &Rig| {
+        rig.node("a").await;
+        let inline = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                            "csi": {"driver": DRIVER, "volumeHandle": "inside"}});
+        let name = attachment_name(DRIVER, "inside", "a");
+        let spec = json!({"attacher": DRIVER, "nodeName": "a", "source": {"inlineVolumeSpec": inline}});
+        rig.end().await;
+        rig.create(Kind::ATTACHMENT, json!({"metadata": {"name": name}, "spec": spec})).await;
+        rig.until("it is attached", async || !rig.played.published("inside").is_empty()).await;
+        rig.begin();
+        rig.until_detached("inside", "a").await;
+        assert!(rig.played.published("inside").is_empty());
+    });
+}
+
+#[test]
+fn an_attachment_of_another_maker_is_left_alone_and_blocks() {
+    calm(async |rig: &Rig| {
+        rig.node("a").await;
+        rig.node("b").await;
+        rig.volume("one", "ReadWriteOnce").await;
+        let spec = json!({"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "pv-one"}});
+        rig.create(Kind::ATTACHMENT, json!({"metadata": {"name": "by-hand"}, "spec": spec})).await;
+        rig.pod("q", "b", &["one"]).await;
+        rig.quiet(120).await;
+        assert!(rig.get(Kind::ATTACHMENT, &Key::cluster("by-hand")).await.is_some());
+        assert!(rig.attachment("one", "b").await.is_none());
+        rig.delete::<api::Attachment>(&Key::cluster("by-hand")).await;
+        rig.until_mounted("b", "one").await;
+    });
+}
+
+#[test]
+fn an_attachment_that_somebody_deletes_is_made_again_and_the_node_is_not_misled_at_every_fault() {
+    at_every_request(async |rig: &Rig| {
+        rig.node("a").await;
+        rig.volume("one", "ReadWriteOnce").await;
+        rig.played.storage().orders.dead.insert("a".to_owned());
+        rig.pod("p", "a", &["one"]).await;
+        let told = async || rig.told("a").await == [unique("one")];
+        rig.until("the node is told", told).await;
+        rig.played.storage().orders.asleep = true;
+        rig.delete_attachment("one", "a").await;
+        rig.until("the node is told that it is going", async || rig.told("a").await.is_empty()).await;
+        {
+            let mut storage = rig.played.storage();
+            storage.orders.asleep = false;
+            storage.orders.dead.clear();
+        }
+        rig.until_mounted("a", "one").await;
+    });
+}
+
+#[test]
+fn a_handle_with_a_caret_comes_and_goes_weakness_50() {
+    calm(async |rig: &Rig| {
+        rig.node("a").await;
+        rig.claim("odd", "ReadWriteOnce").await;
+        let claim = rig.get(Kind::CLAIM, &key("odd")).await.expect("it is there");
+        let spec = json!({
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": DRIVER, "volumeHandle": "x^y"},
+            "claimRef": {"namespace": "default", "name": "odd", "uid": claim["metadata"]["uid"]},
+        });
+        rig.create(Kind::VOLUME, json!({"metadata": {"name": "pv-odd"}, "spec": spec})).await;
+        rig.patch_status(Kind::CLAIM, &key("odd"), json!({"phase": "Bound"})).await;
+        rig.pod("p", "a", &["odd"]).await;
+        rig.until("the node is told", async || rig.told("a").await == [unique("x^y")]).await;
+        rig.end_pod("p").await;
+        rig.end().await;
+        rig.begin();
+        rig.until_detached("x^y", "a").await;
+    });
+}
