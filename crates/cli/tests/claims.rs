@@ -13,6 +13,7 @@ mod api_rig;
 mod rig;
 
 mod claims {
+    mod attaching;
     mod basics;
     mod delayed;
     mod kills;

@@ -74,6 +74,13 @@ impl Beside {
         Self::start("csi-provisioner", command, folder)
     }
 
+    /// The Go attacher beside the driver on `socket`.
+    pub(crate) fn attacher(program: &Path, kubeconfig: &Path, socket: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
+        command.arg("--kubeconfig").arg(kubeconfig).arg(format!("--csi-address={}", socket.display())).args(QPS);
+        Self::start("csi-attacher", command, folder)
+    }
+
     pub(crate) fn pid(&self) -> anyhow::Result<u32> {
         self.process.pid().with_context(|| format!("a program ended:\n{}", self.process.last_words()))
     }

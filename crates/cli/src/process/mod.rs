@@ -122,12 +122,21 @@ impl Process {
     }
 
     /// The same, until `stop`.
-    pub(crate) async fn run_until<W, F>(
+    pub(crate) async fn run_until<W, F>(self, serve: &ServeArgs, lead: Lead, stop: &Stop, work: W) -> anyhow::Result<()>
+    where
+        W: FnMut(Stop) -> F,
+        F: Future<Output = ()>,
+    {
+        self.run_beside(serve, lead, stop, (work, std::future::ready(()))).await
+    }
+
+    /// The same, with something `beside` that has a lease of its own; see [`lead`].
+    pub(crate) async fn run_beside<W, F>(
         self,
         serve: &ServeArgs,
         lead: Lead,
         stop: &Stop,
-        mut work: W,
+        (mut work, beside): (W, impl Future<Output = ()>),
     ) -> anyhow::Result<()>
     where
         W: FnMut(Stop) -> F,
@@ -147,14 +156,7 @@ impl Process {
             async move { writer.run(&client, &until).await }
         });
         let served = serve_health(&context, &health, serve, elector.as_ref(), &until).await?;
-        match elector {
-            Some(elector) => elector.run(stop, |epoch| work(epoch.stop)).await,
-            None => {
-                if let Drained::Dropped = stop::drain(work(stop.clone()), stop, DRAIN).await {
-                    tracing::warn!("stopping with work under way; the next start finishes it");
-                }
-            }
-        }
+        tokio::join!(while_leading(elector, stop, &mut work), beside);
         done.stop();
         events.await.context("writing events")?;
         caches.await.context("following the cluster")?;
@@ -172,10 +174,24 @@ where
     F: Future<Output = ()>,
 {
     match elector(context, lead) {
-        Ok(Some(elector)) => elector.run(stop, |epoch| work(epoch.stop)).await,
-        Ok(None) => work(stop.clone()).await,
+        Ok(elector) => while_leading(elector, stop, &mut work).await,
         // The process' own lease has the same times, and would not have come so far.
         Err(error) => tracing::error!(%error, "a part cannot compete for its lease, and does nothing"),
+    }
+}
+
+async fn while_leading<W, F>(elector: Option<Elector>, stop: &Stop, work: &mut W)
+where
+    W: FnMut(Stop) -> F,
+    F: Future<Output = ()>,
+{
+    match elector {
+        Some(elector) => elector.run(stop, |epoch| work(epoch.stop)).await,
+        None => {
+            if let Drained::Dropped = stop::drain(work(stop.clone()), stop, DRAIN).await {
+                tracing::warn!("stopping with work under way; the next start finishes it");
+            }
+        }
     }
 }
 

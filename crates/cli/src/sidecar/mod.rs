@@ -80,9 +80,15 @@ async fn work(
     let context = process.context.clone();
     let parts = Parts::new(args, around, (&context, driver, &facts)).await?;
     let lead = Lead::by(&args.leader, &parts.lock(&facts));
-    let (parts, context, attaching) = (&parts, &context, &parts.second_lead(args, &facts));
-    let all = |stop: Stop| async move { parts.run((context, attaching), &stop).await };
-    process.run_until(&args.serve, lead, stop, all).await
+    let parts = &parts;
+    let work = |stop: Stop| async move { parts.run(&stop).await };
+    let beside = async {
+        if let Some(attacher) = parts.beside() {
+            let lead = Lead::by(&args.leader, &attacher::lock(&facts.name));
+            process::lead(&context, &lead, stop, |stop: Stop| async move { attacher.run(&stop).await }).await;
+        }
+    };
+    process.run_beside(&args.serve, lead, stop, (work, Box::pin(beside))).await
 }
 
 /// What this process does, by its roles.
@@ -124,24 +130,25 @@ impl Parts {
         }
     }
 
-    /// An attacher beside a provisioner leads under its own name as well: upstream's attacher may still run.
-    fn second_lead(&self, args: &Args, facts: &Facts) -> Lead {
+    /// The attacher, if it has a lease of its own: beside a provisioner, so that upstream's attacher may still run
+    /// somewhere. Each lease is competed for by itself, so that a successor waits for one of them only.
+    fn beside(&self) -> Option<&Attacher> {
         match (&self.controllers, &self.provisioner) {
-            (None, Some(_)) => Lead::by(&args.leader, &attacher::lock(&facts.name)),
-            (None, None) | (Some(_), _) => Lead::Always,
+            (None, Some(_)) => self.attacher.as_ref(),
+            (None, None) | (Some(_), _) => None,
         }
     }
 
-    async fn run(&self, (context, attaching): (&Context, &Lead), stop: &Stop) {
+    /// Everything under the process' own lease.
+    async fn run(&self, stop: &Stop) {
         let provisioning = async {
             if let Some(sidecar) = &self.provisioner {
                 sidecar.run(stop).await;
             }
         };
         let attaching = async {
-            if let Some(attacher) = &self.attacher {
-                let work = |stop: Stop| async move { attacher.run(&stop).await };
-                process::lead(context, attaching, stop, work).await;
+            if let (Some(attacher), None) = (&self.attacher, self.beside()) {
+                attacher.run(stop).await;
             }
         };
         let controlling = async {

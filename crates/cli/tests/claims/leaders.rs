@@ -9,10 +9,10 @@ use super::stage::{Controllers, Stage, controllers};
 use crate::needs;
 use crate::rig::skip;
 
-const REPLICAS: [&str; 2] = ["replica-a", "replica-b"];
+pub(super) const REPLICAS: [&str; 2] = ["replica-a", "replica-b"];
 
 /// Short times, so that a test need not wait long for a lease to run out.
-fn electing(mut flags: Vec<String>) -> Vec<String> {
+pub(super) fn electing(mut flags: Vec<String>) -> Vec<String> {
     flags.extend(["--leader-election", "--leader-election-lease-duration", "3s"].map(str::to_owned));
     flags.extend(["--leader-election-renew-deadline", "2s"].map(str::to_owned));
     flags.extend(["--leader-election-retry-period", "500ms"].map(str::to_owned));
@@ -20,7 +20,7 @@ fn electing(mut flags: Vec<String>) -> Vec<String> {
 }
 
 /// Waits until one of the replicas holds the lease. Gives its place among them.
-async fn leader(stage: &Stage, lease: &str) -> usize {
+pub(super) async fn leader(stage: &Stage, lease: &str) -> usize {
     let leases: Api<Lease> = Api::namespaced(stage.client.clone(), "default");
     let holder = |lease: Option<&Lease>| {
         let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone())?;

@@ -51,6 +51,7 @@ pub(super) struct Stage {
     pub(super) sidecar: Option<Program>,
     pub(super) driver: Driver,
     kubeconfig: PathBuf,
+    options: fn(&str) -> Options,
     id: String,
     _server: Option<Server>,
     pub(super) scratch: Scratch,
@@ -67,6 +68,15 @@ impl Stage {
 
     /// An API server, a driver, a class and a node; nobody works yet.
     pub(super) async fn bare() -> Self {
+        Self::with_driver(|id| Options::args(["--no-attach", "--driver-name", &driver_name(id)])).await
+    }
+
+    /// The same with a driver whose volumes have to be attached.
+    pub(super) async fn attaching() -> Self {
+        Self::with_driver(|id| Options::args(["--driver-name", &driver_name(id)])).await
+    }
+
+    async fn with_driver(options: fn(&str) -> Options) -> Self {
         let scratch = Scratch::new();
         scratch.plain_pool();
         let id = scratch.path("").file_name().unwrap().to_string_lossy().to_lowercase();
@@ -81,7 +91,7 @@ impl Stage {
             }
         };
         let client = connect(&kubeconfig).await;
-        let driver = Driver::start(&scratch, &driver_options(&id));
+        let driver = Driver::start(&scratch, &options(&id));
         let namespace = format!("claims-{id}");
         let stage = Self {
             client,
@@ -90,6 +100,7 @@ impl Stage {
             sidecar: None,
             driver,
             kubeconfig,
+            options,
             id,
             _server: server,
             scratch,
@@ -167,7 +178,7 @@ impl Stage {
     /// SIGKILL to the driver, and a new one on its pool.
     pub(super) fn restart_driver(&mut self) {
         self.driver.kill();
-        self.driver = Driver::start(&self.scratch, &driver_options(&self.id));
+        self.driver = Driver::start(&self.scratch, &(self.options)(&self.id));
     }
 
     /// What the driver keeps of a volume.
@@ -220,10 +231,6 @@ impl Stage {
 fn driver_name(id: &str) -> String {
     // Names begin with a letter.
     format!("d{id}.csi.orlop.dev")
-}
-
-fn driver_options(id: &str) -> Options {
-    Options::args(["--no-attach", "--driver-name", &driver_name(id)])
 }
 
 /// A client of whatever the kubeconfig names.

@@ -15,7 +15,7 @@ use crate::kubernetes::{Client, Question};
 const MOCK: (&str, &str) = ("github.com/kubernetes-csi/csi-test/v4", "v4.0.2");
 const HOST_PATH: (&str, &str) = ("github.com/kubernetes-csi/csi-driver-host-path", "v1.17.0");
 /// The node that the drivers run on.
-const NODE: &str = "claims";
+pub(super) const NODE: &str = "claims";
 /// Claims that a driver serves.
 const CLAIMS: &str = "50";
 
@@ -62,7 +62,7 @@ impl Kind {
 
 impl Foreign {
     /// What the driver calls itself.
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self.kind {
             Kind::Mock => "mock.claims.test",
             Kind::HostPath => "hostpath.claims.test",
@@ -123,10 +123,30 @@ pub(super) async fn volumes(orlop: &Path, socket: &Path) -> anyhow::Result<usize
     Ok(listed["entries"].as_array().context("the list has no entries")?.len())
 }
 
+/// Makes a volume. Gives its handle.
+pub(super) async fn create(orlop: &Path, socket: &Path, name: &str) -> anyhow::Result<String> {
+    let made = csi_with(orlop, socket, &["create", name, "--size", "64Mi"]).await?;
+    let handle = made["volume"]["volumeId"].as_str().or(made["volumeId"].as_str());
+    Ok(handle.with_context(|| format!("no volume id in {made}"))?.to_owned())
+}
+
+pub(super) async fn delete(orlop: &Path, socket: &Path, handle: &str) -> anyhow::Result<()> {
+    let mut deleting = Command::new(orlop);
+    deleting.args(["csi", "delete", handle, "--endpoint"]).arg(socket);
+    let status = deleting.status().await.context("running orlop csi delete")?;
+    ensure!(status.success(), "orlop csi delete ended with {status}");
+    Ok(())
+}
+
 /// What a driver says, by the word of `orlop csi`.
 async fn csi(orlop: &Path, socket: &Path, command: &str) -> anyhow::Result<Value> {
+    csi_with(orlop, socket, &[command]).await
+}
+
+async fn csi_with(orlop: &Path, socket: &Path, words: &[&str]) -> anyhow::Result<Value> {
+    let command = words.join(" ");
     let mut asking = Command::new(orlop);
-    asking.args(["csi", "-o", "json", command, "--endpoint"]).arg(socket);
+    asking.args(["csi", "-o", "json"]).args(words).arg("--endpoint").arg(socket);
     let output = asking.output().await.with_context(|| format!("running orlop csi {command}"))?;
     if !output.status.success() {
         bail!("orlop csi {command}: {}", String::from_utf8_lossy(&output.stderr));

@@ -2,8 +2,9 @@
 //!
 //! The scenarios are those of `crates/cli/tests/claims`, which `cargo xtask test` runs on the embedded API: once with
 //! `orlop controllers` in the place of kube-controller-manager's loops, once with those loops themselves, both with the
-//! real kube-scheduler. Then our sidecar serves drivers that nobody here wrote.
+//! real kube-scheduler. Then our sidecar serves drivers that nobody here wrote: claims, and attachments.
 
+mod attachments;
 mod foreign;
 mod server;
 
@@ -17,6 +18,7 @@ use super::{Profile, build};
 use crate::disk::Scratch;
 use crate::kubernetes::{Beside, Client, Program, Programs};
 use crate::report::{Ending, Report};
+use attachments::Attachments;
 use foreign::Foreign;
 use server::Server;
 
@@ -34,6 +36,9 @@ pub(crate) struct Args {
     /// A host-path driver that somebody built; its Go module cannot be had everywhere.
     #[arg(long, value_name = "PROGRAM")]
     hostpath: Option<PathBuf>,
+    /// A csi-attacher that somebody built, to attach and detach in turn with ours; it cannot be had as a Go module.
+    #[arg(long, value_name = "PROGRAM")]
+    attacher: Option<PathBuf>,
     /// A folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler, already built.
     #[arg(long, value_name = "FOLDER")]
     peer: Option<PathBuf>,
@@ -75,7 +80,7 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
         Some(program) => program.clone(),
         None => build(Profile::Release).await?,
     };
-    let suite = Suite { programs, orlop, scenario: args.scenario.clone() };
+    let suite = Suite { programs, orlop, scenario: args.scenario.clone(), attacher: args.attacher.clone() };
     let wanted = |name: &str| args.only.as_ref().is_none_or(|part| name.contains(part));
     for loops in [Loops::Ours, Loops::Theirs].into_iter().filter(|loops| wanted(loops.name())) {
         let section = Report::begin(loops.name());
@@ -97,6 +102,7 @@ struct Suite {
     programs: Programs,
     orlop: PathBuf,
     scenario: Option<String>,
+    attacher: Option<PathBuf>,
 }
 
 impl Suite {
@@ -131,7 +137,7 @@ impl Suite {
         if status.success() { Ok(()) } else { bail!("the scenarios ended with {status}; see the lines above") }
     }
 
-    /// Claims and nothing left of them, with a driver that is not ours.
+    /// Attachments and claims, and nothing left of them, with a driver that is not ours.
     async fn serve(&self, foreign: &Foreign) -> anyhow::Result<()> {
         let scratch = Scratch::make()?;
         let folder = scratch.path();
@@ -140,6 +146,23 @@ impl Suite {
         let client = Client::new(&server.plane.endpoint)?;
         foreign.register(&client, &self.orlop, &driver.socket).await.context("registering the driver")?;
         let before = foreign::volumes(&self.orlop, &driver.socket).await?;
+        let (socket, kubeconfig) = (driver.socket.clone(), server.kubeconfig.clone());
+        let attachments = Attachments {
+            foreign,
+            client: &client,
+            orlop: &self.orlop,
+            socket: &socket,
+            kubeconfig: &kubeconfig,
+            folder,
+            attacher: self.attacher.as_ref(),
+        };
+        // Before the controllers, which delete attachments that no pod wants.
+        let attached = tokio::select! {
+            done = attachments.run() => done.context("attachments"),
+            died = server.plane.died() => Err(died),
+            died = driver.died() => Err(died),
+        };
+        attached?;
         let mut beside = vec![
             Beside::orlop("controllers", &self.orlop, &server.kubeconfig, folder)?,
             Beside::sidecar(&self.orlop, &server.kubeconfig, &driver.socket, folder)?,
