@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Task::Test(args) => suite::run(args),
         Task::Conformance(args) => interruptible(conformance::run(args)),
         Task::Fuzz(args) => fuzz::run(&args),
-        Task::Sim(args) => sim::run(&args),
+        Task::Sim(args) => interruptible(sim::run(args)),
         Task::Bench(args) => interruptible(bench::run(args)),
     };
     match done {

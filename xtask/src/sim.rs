@@ -1,8 +1,9 @@
 //! `cargo xtask sim`: builds the simulator as fast code and lives through as many worlds as wanted.
 
-use std::process::Command;
-
 use anyhow::{Context as _, bail};
+use tokio::process::Command;
+
+use crate::conformance::{Profile, build};
 
 /// What `cargo xtask sim` takes.
 #[derive(Debug, clap::Args)]
@@ -21,20 +22,13 @@ pub(crate) struct Args {
     rest: Vec<String>,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let built = Command::new("cargo")
-        .args(["build", "--package", "orlop-sim", "--bin", "orlop-sim", "--profile", "sim"])
-        .current_dir(crate::root())
-        .status()
-        .context("starting cargo")?;
-    if !built.success() {
-        bail!("building the simulator: {built}");
-    }
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    build(Profile::Checked).await?;
     let mut command = Command::new(crate::target().join("sim/orlop-sim"));
     match args.seed {
         Some(seed) => command.args(["--seed", &seed.to_string()]),
         None => command.args(["--seeds", &args.seeds.to_string(), "--from", &args.from.to_string()]),
     };
-    let status = command.args(&args.rest).status().context("starting the simulator")?;
+    let status = command.args(&args.rest).kill_on_drop(true).status().await.context("starting the simulator")?;
     if status.success() { Ok(()) } else { bail!("orlop-sim: {status}") }
 }

@@ -97,6 +97,10 @@ pub mod annotation {
     /// On a claim: no other node has to grow its filesystem.
     pub const NODE_EXPANSION_NOT_REQUIRED: Annotation = Annotation("volume.kubernetes.io/node-expansion-not-required");
     pub const MOUNT_OPTIONS: Annotation = Annotation("volume.beta.kubernetes.io/mount-options");
+    /// On a node: what each driver calls it, as a JSON map.
+    pub const NODE_IDS: Annotation = Annotation("csi.volume.kubernetes.io/nodeid");
+    /// On a node: the topology labels that the agent put there, as a JSON map, so that it may take them away again.
+    pub const TOPOLOGY_LABELS: Annotation = Annotation("orlop.dev/topology-labels");
     /// On an attachment: how the driver calls the node that the volume was published to.
     pub const NODE_ID: Annotation = Annotation("csi.alpha.kubernetes.io/node-id");
     /// On an attachment: the driver's name of the volume that was published, so that it can be taken back without the
@@ -136,6 +140,8 @@ pub mod label {
     use super::Label;
 
     pub const HOSTNAME: Label = Label("kubernetes.io/hostname");
+    pub const OS: Label = Label("kubernetes.io/os");
+    pub const ARCH: Label = Label("kubernetes.io/arch");
     pub const ZONE: Label = Label("topology.kubernetes.io/zone");
     pub const REGION: Label = Label("topology.kubernetes.io/region");
     pub const BETA_ZONE: Label = Label("failure-domain.beta.kubernetes.io/zone");

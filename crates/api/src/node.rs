@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::keys::{Taint, annotation};
+use crate::keys::{Taint, annotation, condition};
 use crate::object::{Kind, Meta, Object, UnixSeconds, Word};
 use crate::selector::NodeSelector;
 
@@ -199,12 +199,13 @@ struct WireCsiNode {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct WireCsiNodeSpec {
-    drivers: Box<[NodeDriver]>,
+    /// An empty list comes as null.
+    drivers: Option<Box<[NodeDriver]>>,
 }
 
 impl From<WireCsiNode> for CsiNode {
     fn from(wire: WireCsiNode) -> Self {
-        Self { meta: wire.metadata, drivers: wire.spec.drivers }
+        Self { meta: wire.metadata, drivers: wire.spec.drivers.unwrap_or_default() }
     }
 }
 
@@ -228,6 +229,16 @@ pub struct Pod {
     pub gated: bool,
     /// Why a scheduler found no node for it, as the pod says.
     pub unschedulable: Option<Box<str>>,
+    /// What an agent of ours says about its volumes.
+    pub volumes_ready: Option<Box<VolumesReady>>,
+}
+
+/// The condition by which an agent that runs no containers says how far a pod's volumes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumesReady {
+    pub ready: bool,
+    pub reason: Box<str>,
+    pub message: Box<str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -239,6 +250,18 @@ pub enum PodPhase {
     Failed,
     #[serde(other)]
     Unknown,
+}
+
+impl PodPhase {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Unknown => "Unknown",
+        }
+    }
 }
 
 /// A volume of a pod that stands for storage.
@@ -443,10 +466,17 @@ struct WirePodCondition {
     #[serde(rename = "type")]
     kind: Box<str>,
     status: Box<str>,
+    reason: Option<Box<str>>,
     message: Option<Box<str>>,
 }
 
 impl WirePodStatus {
+    fn volumes_ready(&mut self) -> Option<Box<VolumesReady>> {
+        let said = self.conditions.iter_mut().find(|condition| &*condition.kind == condition::VOLUMES_READY)?;
+        let (reason, message) = (said.reason.take().unwrap_or_default(), said.message.take().unwrap_or_default());
+        Some(Box::new(VolumesReady { ready: &*said.status == "True", reason, message }))
+    }
+
     fn running(&self) -> bool {
         let mut all = self.init.iter().chain(&self.regular).chain(&self.ephemeral);
         all.any(|container| container.state.running.is_some())
@@ -491,7 +521,7 @@ impl WireVolume {
 
 impl From<WirePod> for Pod {
     fn from(wire: WirePod) -> Self {
-        let WirePod { metadata, spec, status } = wire;
+        let WirePod { metadata, spec, mut status } = wire;
         let affinity = spec
             .affinity
             .and_then(|affinity| affinity.node_affinity)
@@ -507,6 +537,7 @@ impl From<WirePod> for Pod {
             placement: (placement != Placement::default()).then(|| Box::new(placement)),
             grace: metadata.deletion_grace_period_seconds,
             gated: !spec.scheduling_gates.is_empty(),
+            volumes_ready: status.volumes_ready(),
             unschedulable: status.unschedulable(),
         }
     }
@@ -515,6 +546,13 @@ impl From<WirePod> for Pod {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_csinode_without_drivers_says_null() {
+        let text = r#"{"metadata": {"name": "n"}, "spec": {"drivers": null}}"#;
+        let node: CsiNode = serde_json::from_str(text).unwrap();
+        assert!(node.drivers.is_empty());
+    }
     use crate::keys::taint;
 
     fn node(object: serde_json::Value) -> Node {

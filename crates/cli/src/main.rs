@@ -8,8 +8,10 @@ mod data;
 mod demo;
 mod driver;
 mod explain;
+mod livenessprobe;
 mod mount;
 mod process;
+mod registrar;
 mod scheduler;
 mod sidecar;
 mod stack;
@@ -39,6 +41,8 @@ enum Command {
     Driver(Box<driver::Args>),
     Csi(Box<csi::Args>),
     Sidecar(Box<sidecar::Args>),
+    Registrar(Box<registrar::Args>),
+    Livenessprobe(Box<livenessprobe::Args>),
     Controllers(Box<controllers::Args>),
     Bench(bench::Args),
     Scheduler(Box<scheduler::Args>),
@@ -70,6 +74,8 @@ fn main() -> ExitCode {
         Command::Driver(args) => driver::run(*args),
         Command::Csi(args) => csi::run(*args),
         Command::Sidecar(args) => sidecar::run(*args),
+        Command::Registrar(args) => registrar::run(&args),
+        Command::Livenessprobe(args) => livenessprobe::run(&args),
         Command::Controllers(args) => controllers::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::Scheduler(args) => scheduler::run(*args),

@@ -13,6 +13,16 @@ pub(crate) const PODS_BY_CLAIM: Index<Pod> = Index {
     },
 };
 
+/// Attachments by the volume they attach.
+pub(crate) const ATTACHMENTS_BY_VOLUME: Index<Attachment> = Index {
+    name: "va-pv-index",
+    values: |attachment, value| {
+        if let Some(volume) = attachment.volume.as_deref() {
+            value(volume);
+        }
+    },
+};
+
 /// Pods that have not ended, by their node.
 pub(crate) const PODS_BY_NODE: Index<Pod> = Index {
     name: "running-by-node",
@@ -26,16 +36,6 @@ pub(crate) const PODS_BY_NODE: Index<Pod> = Index {
 /// Attachments by the node they are to.
 pub(crate) const ATTACHMENTS_BY_NODE: Index<Attachment> =
     Index { name: "node", values: |attachment, put| put(&attachment.node) };
-
-/// Attachments by the volume they attach.
-pub(crate) const ATTACHMENTS_BY_VOLUME: Index<Attachment> = Index {
-    name: "va-pv-index",
-    values: |attachment, value| {
-        if let Some(volume) = attachment.volume.as_deref() {
-            value(volume);
-        }
-    },
-};
 
 /// Claims by the attributes classes they refer to in any way (spec controllers 8.3).
 pub(crate) const CLAIMS_BY_ATTRIBUTES_CLASS: Index<Claim> =

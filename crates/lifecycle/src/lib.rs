@@ -15,6 +15,7 @@ pub mod node;
 pub mod outcome;
 pub mod protect;
 pub mod provision;
+pub mod registration;
 pub mod release;
 pub mod schedule;
 

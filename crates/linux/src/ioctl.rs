@@ -21,6 +21,7 @@ use linux_raw_sys::ioctl as nr;
 use linux_raw_sys::loop_device as lo;
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{Getter, IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 pub use linux_raw_sys::loop_device::{loop_config, loop_info64};
 
@@ -268,6 +269,12 @@ pub fn xfs_data_bytes(mount: impl AsFd) -> Result<u64> {
     // SAFETY: XFS_IOC_FSGEOMETRY_V1 writes one 112-byte structure of integers; other filesystems refuse the number.
     let geometry = unsafe { ioctl(mount, Getter::<REQUEST, XfsGeometryV1>::new())? };
     Ok(geometry.data_blocks * u64::from(geometry.block_size))
+}
+
+/// `unshare(2)`: a mount namespace for this thread, and for the threads and children it starts from now on.
+pub fn own_mount_namespace() -> Result<()> {
+    // SAFETY: what makes unshare(2) unsafe is a file descriptor table of its own, which is not asked for.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }
 }
 
 /// `mount_setattr(2)` on the mount that `tree` refers to, not on mounts below it.

@@ -23,6 +23,7 @@ pub mod mountinfo;
 pub mod mounts;
 pub mod patience;
 pub mod statfs;
+pub mod subpath;
 pub mod tree;
 
 pub use error::SysError;

@@ -14,6 +14,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -116,6 +117,36 @@ pub fn available() -> LoopSupport {
 pub fn find(backing: BackingFile) -> Result<Vec<LoopStatus>, LoopError> {
     let all = bound()?;
     Ok(all.into_iter().filter(|status| status.backing == backing).collect())
+}
+
+/// Every loop device whose file the kernel knows by this path.
+///
+/// Device nodes that are bind mounts of one node are one file; only the path tells which of them is held open.
+pub fn opened_as(path: &Path) -> Result<Vec<LoopStatus>, LoopError> {
+    let mut found = bound()?;
+    let mut failed = None;
+    found.retain(|status| match backing_path(status.device.index) {
+        Ok(backing) => backing.as_deref() == Some(path),
+        Err(error) => {
+            failed = Some(error);
+            false
+        }
+    });
+    failed.map_or(Ok(found), |error| Err(error.into()))
+}
+
+/// The path of the file behind a device, as this mount namespace sees it; `None` when nothing is bound any more.
+fn backing_path(index: u32) -> Result<Option<PathBuf>, SysError> {
+    let file = Path::new(SYS_BLOCK).join(format!("loop{index}/loop/backing_file"));
+    match std::fs::read(&file) {
+        Ok(mut text) => {
+            text.pop_if(|last| *last == b'\n');
+            let path = text.strip_suffix(b" (deleted)").unwrap_or(&text);
+            Ok(Some(PathBuf::from(std::ffi::OsStr::from_bytes(path))))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(SysError::on("read", &file)(error)),
+    }
 }
 
 /// Every loop device that is bound to something.
@@ -297,7 +328,6 @@ fn clear_once(device: &LoopDevice, backing: BackingFile) -> Result<Detach, LoopE
             return Ok(Detach::Detached);
         }
         // Whoever gets this device next, also another program, must not inherit our write protection.
-        lift_protection(&fd, &device.path)?;
         lift_protection(&fd, &device.path)?;
         match ioctl::loop_clear(&fd) {
             Ok(()) | Err(Errno::NXIO) => {}

@@ -1,4 +1,6 @@
-//! The mount table of our mount namespace, from `/proc/self/mountinfo` (F.9).
+//! The mount table of our mount namespace, from `/proc/thread-self/mountinfo` (F.9).
+//!
+//! That of the thread, not of the process: what a thread mounts it sees here, also if it has a namespace of its own.
 //!
 //! The parser is pure; [`MountTable::read`] feeds it. Truth about what is mounted comes from here, never from records.
 //!
@@ -8,14 +10,16 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, major, minor, stat};
 
 use super::SysError;
 
-const MOUNTINFO: &str = "/proc/self/mountinfo";
+const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
 
 /// One line of mountinfo.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct Mount {
     pub mount_point: PathBuf,
     /// Options of this mount: `rw`, `nosuid`, `relatime`...
     pub options: Vec<String>,
+    /// Whether what is mounted below it is seen in other mounts, too (`shared:`).
+    pub shared: bool,
     pub fs_type: String,
     pub source: OsString,
     /// Options of the superblock, shared by all its mounts.
@@ -140,9 +146,46 @@ impl MountTable {
         })
     }
 
+    /// The mount that `path` is in: the last one that stands at it or above it. `path` must be canonical.
+    pub fn enclosing(&self, path: &Path) -> Option<&Mount> {
+        let point = self.mounts.iter().filter(|mount| path.starts_with(&mount.mount_point));
+        let deepest = point.max_by_key(|mount| mount.mount_point.components().count())?;
+        self.top(&deepest.mount_point)
+    }
+
     /// Every mount strictly below `path`.
     pub fn below<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.mounts.iter().filter(move |mount| mount.mount_point != path && mount.mount_point.starts_with(path))
+    }
+}
+
+/// Tells whether mounts came or went, without reading the table.
+///
+/// The kernel does not tell of a filesystem that became read-only by itself, nor of a renamed directory above a mount.
+#[derive(Debug)]
+pub struct Watch {
+    file: File,
+}
+
+impl Watch {
+    /// Watches from now on the namespace of this thread.
+    pub fn new() -> Result<Watch, SysError> {
+        let file = File::open(MOUNTINFO).map_err(SysError::on("open", Path::new(MOUNTINFO)))?;
+        Ok(Watch { file })
+    }
+
+    /// Whether there was a change since this was asked last. Ask before reading: what happens meanwhile is told next time.
+    pub fn changed(&self) -> Result<bool, SysError> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let events = PollFlags::PRI | PollFlags::ERR;
+        loop {
+            let mut fds = [PollFd::new(&self.file, events)];
+            match poll(&mut fds, Some(&now)) {
+                Ok(_) => return Ok(fds[0].revents().intersects(events)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(SysError::on("watch", Path::new(MOUNTINFO))(errno)),
+            }
+        }
     }
 }
 
@@ -160,7 +203,13 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let root = fields.next()?;
     let mount_point = path(fields.next()?);
     let options = list(fields.next()?);
-    fields.by_ref().find(|field| *field == b"-")?;
+    let mut shared = false;
+    loop {
+        match fields.next()? {
+            b"-" => break,
+            tag => shared |= tag.starts_with(b"shared:"),
+        }
+    }
     let fs_type = String::from_utf8(unescape(fields.next()?)).ok()?;
     // The kernel prints an empty source as nothing at all, which leaves an empty field.
     let source = OsString::from_vec(unescape(fields.next()?));
@@ -169,7 +218,20 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         Some(root) => (path(root), true),
         None => (path(root), false),
     };
-    Some(Mount { id, parent, major, minor, root, root_deleted, mount_point, options, fs_type, source, super_options })
+    Some(Mount {
+        id,
+        parent,
+        major,
+        minor,
+        root,
+        root_deleted,
+        mount_point,
+        options,
+        shared,
+        fs_type,
+        source,
+        super_options,
+    })
 }
 
 fn number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
@@ -237,7 +299,9 @@ mod tests {
         let table = MountTable::parse(SAMPLE.as_bytes()).unwrap();
         let mount = table.at(Path::new("/pods/a b")).next().unwrap();
         assert_eq!((mount.id, mount.major, mount.minor, mount.fs_type.as_str()), (40, 7, 0, "ext4"));
-        assert!(!mount.is_read_only());
+        assert!(!mount.is_read_only() && !mount.shared);
+        assert!(table.top(Path::new("/proc")).unwrap().shared);
+        assert_eq!(table.enclosing(Path::new("/pods/a b/c")).unwrap().id, 40);
         let deleted = table.of_device(7, 1).next().unwrap();
         assert!(deleted.root_deleted && deleted.is_read_only());
         assert_eq!(deleted.root, Path::new("/sub"));

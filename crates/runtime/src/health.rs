@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -31,11 +32,29 @@ const LIFETIME: Duration = Duration::from_secs(60);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Probe = Arc<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>;
+
+/// What a path that is asked anew each time answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub code: StatusCode,
+    /// What a person reads.
+    pub text: String,
+}
+
+impl Answer {
+    /// All is well.
+    pub fn ok() -> Answer {
+        Answer { code: StatusCode::OK, text: "ok".to_owned() }
+    }
+}
 
 /// What is healthy, by name.
 #[derive(Clone, Default)]
 pub struct Health {
     checks: Arc<Mutex<BTreeMap<String, Check>>>,
+    probes: Arc<Mutex<BTreeMap<String, Probe>>>,
 }
 
 impl fmt::Debug for Health {
@@ -50,6 +69,16 @@ impl Health {
     pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         checks.insert(name.to_owned(), Arc::new(check));
+    }
+
+    /// Answers a path by asking each time, whatever the method: for what takes time to find out. It comes before checks.
+    pub fn probe(&self, path: &str, probe: impl Fn() -> BoxFuture<'static, Answer> + Send + Sync + 'static) {
+        let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+        probes.insert(path.to_owned(), Arc::new(probe));
+    }
+
+    fn probe_at(&self, path: &str) -> Option<Probe> {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
     /// All checks, or the one of that name; `None` if there is none.
@@ -142,7 +171,11 @@ impl Server {
 
     async fn serve(&self, stream: TcpStream) {
         let service = service_fn(|request: Request<hyper::body::Incoming>| async move {
-            Ok::<_, Infallible>(self.answer(request.method(), request.uri().path()))
+            if let Some(probe) = self.health.probe_at(request.uri().path()) {
+                let Answer { code, text: body } = probe().await;
+                return Ok::<_, Infallible>(text(code, body));
+            }
+            Ok(self.answer(request.method(), request.uri().path()))
         });
         let mut server = http1::Builder::new();
         server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -154,14 +187,16 @@ impl Server {
         if *method != Method::GET && *method != Method::HEAD {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
         }
-        if path == self.metrics_path {
+        if path == self.metrics_path && !path.is_empty() {
             let mut response = text(StatusCode::OK, self.metrics.encode());
             let kind = header::HeaderValue::from_static(metrics::CONTENT_TYPE);
             response.headers_mut().insert(header::CONTENT_TYPE, kind);
             return response;
         }
         let Some(rest) = path.strip_prefix("/healthz") else {
-            return text(StatusCode::NOT_FOUND, format!("not found; try {} or /healthz\n", self.metrics_path));
+            let metrics =
+                if self.metrics_path.is_empty() { String::new() } else { format!("{} or ", self.metrics_path) };
+            return text(StatusCode::NOT_FOUND, format!("not found; try {metrics}/healthz\n"));
         };
         let name = rest.strip_prefix('/').filter(|name| !name.is_empty());
         match self.health.ask(name) {

@@ -113,6 +113,15 @@ pub struct Stage {
     pub operation: &'static str,
 }
 
+/// A plugin of a node, by its registration socket.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Plugin {
+    /// Where it registers.
+    pub socket_path: String,
+    /// `desired_state_of_world` while the socket is there, `actual_state_of_world` while it is registered.
+    pub state: &'static str,
+}
+
 /// `scheduler_*`.
 #[derive(Debug, Clone)]
 pub struct SchedulerMetrics {
@@ -211,6 +220,8 @@ pub struct Families {
     pub capacities: CapacityMetrics,
     /// `ephemeral_volume_controller_*`.
     pub ephemeral: EphemeralMetrics,
+    /// `plugin_manager_total_plugins`.
+    pub plugins: Family<Plugin, Gauge>,
     /// `orlop_api_requests_total`.
     pub requests: Family<Request, Counter>,
     /// `orlop_watch_restarts_total`: watches that had to list again.
@@ -354,6 +365,7 @@ impl Registrar {
             scheduler: self.scheduler(),
             capacities: self.capacities(),
             ephemeral: self.ephemeral(),
+            plugins: self.add("plugin_manager_total_plugins", "Plugins of this node, by state", Family::default()),
             requests: self.add("orlop_api_requests", "Requests to the API server", Family::default()),
             relists: self.add("orlop_watch_restarts", "Watches that had to list again", Family::default()),
             unreadable: self.add("orlop_cache_unreadable", "Objects a cache could not read", Family::default()),

@@ -8,3 +8,5 @@ pub const FOREIGN_DRIVER: &str = "foreign.sim.orlop.dev";
 pub const ZONE: &str = "sim.orlop.dev/zone";
 /// Which ConfigMaps hold the intents of a driver.
 pub const INTENTS: &str = "orlop.dev/intents";
+/// The condition of a pod that says whether its volumes are there.
+pub const VOLUMES_READY: &str = "orlop.dev/VolumesReady";

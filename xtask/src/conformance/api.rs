@@ -26,7 +26,7 @@ pub(super) async fn run() -> Ending {
 }
 
 async fn check(checks: &Path) -> anyhow::Result<()> {
-    let program = build(Profile::Release).await?;
+    let program = build(Profile::Checked).await?;
     let scratch = Scratch::make()?;
     let mut server = Embedded::start(&program, scratch.path()).await?;
     judge(&mut server, checks, "run").await?;

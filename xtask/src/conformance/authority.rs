@@ -23,7 +23,7 @@ pub(super) async fn run() -> Ending {
 }
 
 async fn call(folder: &Path) -> anyhow::Result<()> {
-    let program = build(Profile::Release).await?;
+    let program = build(Profile::Checked).await?;
     let scratch = Scratch::make()?;
     let pool = scratch.path().join("pool");
     std::fs::create_dir(&pool)?;

@@ -21,7 +21,7 @@ pub(super) async fn run(go: &Go) -> anyhow::Result<()> {
     println!("against kube-apiserver");
     let scratch = Scratch::make()?;
     // The administrator of `orlop api` is the one of the reference, too: `kubectl auth whoami` is in the transcripts.
-    let ours = Embedded::start(&build(Profile::Release).await?, scratch.path()).await?;
+    let ours = Embedded::start(&build(Profile::Checked).await?, scratch.path()).await?;
     let options = Options { durability: Durability::InMemoryOnly, client_ca: Some(ours.pki.join("ca.crt")) };
     let mut reference = ControlPlane::start(&programs, scratch.path(), &options).await?;
     reference.endpoint.credential = ours.endpoint.credential.clone();

@@ -2,8 +2,8 @@
 //!
 //! The suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
 //! grpc-go client that sends a socket path as `:authority`), `api` (the API server's checklist and kubectl), `differential`
-//! (kube-apiserver on the same requests) and `claims` (from claim to volume beside Kubernetes' own programs). None needs
-//! anything installed before but Go, which fetches its modules itself.
+//! (kube-apiserver on the same requests), `claims` (from claim to volume beside Kubernetes' own programs) and `registration`
+//! (the Go registrar with our agent). None needs anything installed before but Go, which fetches its modules itself.
 
 mod api;
 mod authority;
@@ -14,6 +14,7 @@ mod driver;
 mod facts;
 pub(crate) mod golang;
 mod kubectl;
+mod registration;
 mod sanity;
 
 use anyhow::bail;
@@ -52,6 +53,8 @@ enum Suite {
     Differential(differential::Args),
     /// Take claims to volumes on a real kube-apiserver, beside kube-controller-manager, kube-scheduler and a Go driver.
     Claims(claims::Args),
+    /// Let the Go node-driver-registrar register a driver with our agent.
+    Registration(registration::Args),
 }
 
 pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Result<()> {
@@ -73,6 +76,7 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
         Some(Suite::Api) => api(&mut report).await,
         Some(Suite::Differential(args)) => differential(&go, &args, &mut report).await,
         Some(Suite::Claims(args)) => claims::run(&go, &args, &mut report).await?,
+        Some(Suite::Registration(args)) => registration(&go, &args, &mut report).await,
         Some(Suite::Kubectl) => kubectl(&go, &mut report).await,
         Some(Suite::Peers) => report.section("peers", || kubectl::peers(&go)),
         None => {
@@ -83,6 +87,7 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
             kubectl(&go, &mut report).await;
             differential(&go, &differential::Args::default(), &mut report).await;
             claims::run(&go, &claims::Args::default(), &mut report).await?;
+            registration(&go, &registration::Args::default(), &mut report).await;
         }
     }
     report.close("conformance")
@@ -103,6 +108,12 @@ async fn api(report: &mut Report) {
 async fn differential(go: &Go, args: &differential::Args, report: &mut Report) {
     let section = Report::begin("differential");
     let ending = Ending::from(differential::run(go, args).await);
+    report.end(section, ending);
+}
+
+async fn registration(go: &Go, args: &registration::Args, report: &mut Report) {
+    let section = Report::begin("registration");
+    let ending = registration::run(go, args).await;
     report.end(section, ending);
 }
 

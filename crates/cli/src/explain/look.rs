@@ -2,7 +2,7 @@
 
 use api::keys::label;
 use api::object::UnixSeconds;
-use api::{Claim, ConfigMap, DataSource, Event, Grant, Key, Kind, Object, Snapshot, Uid, Volume, Word};
+use api::{Claim, ConfigMap, DataSource, Event, Grant, Key, Kind, Object, Pod, Snapshot, Uid, Volume, Word};
 use lifecycle::explain::{Begun, Listing, Picture};
 use runtime::client::{Error, Selection};
 use runtime::{Client, Clock};
@@ -101,6 +101,33 @@ impl<'a> Eye<'a> {
             attachments,
             leases,
             events,
+            ..Picture::default()
+        }
+    }
+
+    /// What stands around a pod: everything that its claims could need as well.
+    pub(super) async fn around_pod(&self, pod: &Pod) -> Picture {
+        let here = Selection { namespace: Some(pod.namespace().to_owned()), ..Selection::default() };
+        let all = Selection::default();
+        let (claims, volumes, classes, pods, events) =
+            tokio::join!(self.list(&here), self.list(&all), self.list(&all), self.list(&here), self.list(&here),);
+        let (nodes, csi_nodes, drivers, attachments, leases) =
+            tokio::join!(self.list(&all), self.list(&all), self.list(&all), self.list(&all), self.list(&all));
+        let (capacities, intents) = tokio::join!(self.list(&all), self.intents(true));
+        Picture {
+            now: self.now,
+            claims,
+            volumes,
+            classes,
+            pods,
+            events,
+            nodes,
+            csi_nodes,
+            drivers,
+            attachments,
+            leases,
+            capacities,
+            intents,
             ..Picture::default()
         }
     }

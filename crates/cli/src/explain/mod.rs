@@ -1,4 +1,4 @@
-//! `orlop explain`: why a claim or a volume is where it is, on any cluster.
+//! `orlop explain`: why a claim, a volume or a pod's volumes are where they are, on any cluster.
 //!
 //! What the cluster shows is gathered here (`look.rs`) and explained in `lifecycle::explain`, by the functions that the
 //! controllers decide with. Nothing is written, and what may not be read is left out and said.
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
-use api::{Claim, Key, Kind, Volume};
+use api::{Claim, Key, Kind, Pod, Volume};
 use lifecycle::explain::{self, Explanation};
 use runtime::client::Error;
 use runtime::time::SystemClock;
@@ -22,15 +22,15 @@ use crate::process;
 use look::Eye;
 use target::Target;
 
-/// Says why a claim or a volume is where it is, with the evidence and what to do about it.
+/// Says why a claim, a volume or a pod's volumes are where they are, with the evidence and what to do about it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to explain: pvc/NAME or pv/NAME, or the two words apart. persistentvolumeclaim, claim, persistentvolume and
-    /// volume are understood, too.
+    /// What to explain: pvc/NAME, pv/NAME or pod/NAME, or the two words apart. persistentvolumeclaim, claim,
+    /// persistentvolume and volume are understood, too.
     #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
     what: Vec<String>,
-    /// Namespace of the claim. Without it: the one of the kubeconfig's context.
+    /// Namespace of the claim or pod. Without it: the one of the kubeconfig's context.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
     /// Path of a kubeconfig. Without it: $KUBECONFIG, then ~/.kube/config, then the pod's service account.
@@ -56,6 +56,7 @@ Examples:
   orlop explain pvc/data
   orlop explain pvc data -n shop --context production
   orlop explain pv/pvc-5f7c -o json
+  orlop explain pod/web -n shop
 
 Exit codes: 0 all is as it should be, 1 it waits or is stuck, 2 it could not be explained.";
 
@@ -97,6 +98,10 @@ async fn explain(args: &Args) -> anyhow::Result<Explanation> {
             claim(&client, &eye, &Key::namespaced(&namespace, &name)).await
         }
         Target::Volume(name) => volume(&client, &eye, &Key::cluster(&name)).await,
+        Target::Pod(name) => {
+            let namespace = args.namespace.clone().unwrap_or(namespace);
+            pod(&client, &eye, &Key::namespaced(&namespace, &name)).await
+        }
     }
 }
 
@@ -117,5 +122,13 @@ async fn volume(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Exp
         Ok(volume) => Ok(explain::volume(&eye.around_volume(&volume).await, &volume)),
         Err(Error::NotFound { .. }) => Err(anyhow!("there is no PersistentVolume {key}")),
         Err(error) => Err(anyhow!(error).context(format!("reading PersistentVolume {key}"))),
+    }
+}
+
+async fn pod(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Explanation> {
+    match client.get::<Pod>(Kind::POD, key).await {
+        Ok(pod) => Ok(explain::pod(&eye.around_pod(&pod).await, &pod)),
+        Err(Error::NotFound { .. }) => Err(anyhow!("there is no Pod {key}")),
+        Err(error) => Err(anyhow!(error).context(format!("reading Pod {key}"))),
     }
 }

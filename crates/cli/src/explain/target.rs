@@ -5,15 +5,16 @@
 pub(super) enum Target {
     Claim(String),
     Volume(String),
+    Pod(String),
 }
 
 /// A command line that names nothing we explain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotATarget {
-    #[error("{0:?} names no object: write pvc/NAME or pv/NAME")]
+    #[error("{0:?} names no object: write pvc/NAME, pv/NAME or pod/NAME")]
     Shape(String),
     #[error(
-        "{0:?} cannot be explained; what can be are pvc (persistentvolumeclaim, claim) and pv (persistentvolume, volume)"
+        "{0:?} cannot be explained; what can be are pvc (persistentvolumeclaim, claim), pv (persistentvolume, volume) and pod"
     )]
     Kind(String),
     #[error("{0:?} is no name of an object")]
@@ -39,6 +40,7 @@ impl Target {
             "pv" | "pvs" | "persistentvolume" | "persistentvolumes" | "volume" | "volumes" => {
                 Ok(Self::Volume(name.to_owned()))
             }
+            "po" | "pod" | "pods" => Ok(Self::Pod(name.to_owned())),
             _ => Err(NotATarget::Kind(kind.to_owned())),
         }
     }
@@ -60,12 +62,13 @@ mod tests {
         for words in [&["pv/data"][..], &["persistentvolumes", "data"], &["volume/data"]] {
             assert_eq!(parse(words), Ok(Target::Volume("data".to_owned())), "{words:?}");
         }
+        assert_eq!(parse(&["pod/web"]), Ok(Target::Pod("web".to_owned())));
     }
 
     #[test]
     fn what_cannot_be_explained_says_what_can() {
         assert!(parse(&["data"]).is_err_and(|error| error.to_string().contains("pvc/NAME")));
-        assert!(parse(&["pod/data"]).is_err_and(|error| error.to_string().contains("persistentvolumeclaim")));
+        assert!(parse(&["node/data"]).is_err_and(|error| error.to_string().contains("persistentvolumeclaim")));
         for name in ["pvc/", "pvc/a/b", "pvc/..%2f", "pvc/Data"] {
             assert!(parse(&[name]).is_err(), "{name}");
         }

@@ -4,6 +4,7 @@
 //! lease that future is made once per time of leading; the caches stay warm in between.
 
 pub(crate) mod connect;
+mod klog;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use runtime::{Caches, Client, Clock, Entropy, Metrics, Stop, Stopper, client};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
+
+pub(crate) use klog::KlogArgs;
 
 /// How long running work may take to end once the process is told to.
 const DRAIN: Duration = Duration::from_secs(20);

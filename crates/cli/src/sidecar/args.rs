@@ -16,6 +16,7 @@ use runtime::args::{DriverArgs, GateArgs, KubeArgs, LeaderArgs, ServeArgs, parse
 use runtime::queue::Backoff;
 
 use super::attach::{AttachArgs, ERROR_CODES};
+use super::beside::BesideArgs;
 use crate::process::LogArgs;
 
 /// Runs what stands beside a CSI driver: volumes are provisioned for claims and deleted, attached to nodes and detached, and
@@ -38,6 +39,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) work: WorkArgs,
     #[command(flatten)]
+    pub(super) beside: BesideArgs,
+    #[command(flatten)]
     pub(super) gates: GateArgs,
     #[command(flatten)]
     pub(super) leader: LeaderArgs,
@@ -54,7 +57,8 @@ Examples:
   NAMESPACE=kube-system POD_NAME=driver-0 orlop sidecar --enable-capacity
   NODE_NAME=node-1 orlop sidecar --node-deployment
   orlop sidecar --roles attacher --leader-election
-  orlop sidecar --with-controllers --leader-election";
+  orlop sidecar --with-controllers --leader-election
+  orlop sidecar --kubelet-registration-path /var/lib/kubelet/plugins/d/csi.sock --liveness-endpoint :9808";
 
 /// How volumes are made.
 #[derive(Debug, Clone, clap::Args)]
@@ -231,7 +235,7 @@ impl Args {
         self.naming()?;
         self.node(around)?;
         self.room(around)?;
-        Ok(())
+        self.beside.check(around)
     }
 
     fn naming(&self) -> anyhow::Result<Naming> {

@@ -5,6 +5,7 @@
 
 mod args;
 mod attach;
+mod beside;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use runtime::{Stop, Stopper, stop};
 pub(crate) use args::Args;
 use args::{ATTRIBUTES, Surroundings};
 use attach::Role;
+use beside::Beside;
 
 use crate::controllers::{self, Controllers};
 use crate::process::{self, Lead, Process};
@@ -45,10 +47,23 @@ async fn start(args: &Args, around: &Surroundings) -> anyhow::Result<()> {
     let driver = Driver::new(args.driver.csi_address.clone(), options, &process.context.metrics);
     let (stopper, stop) = Stopper::new();
     let (done, ended) = Stopper::new();
+    let beside = Beside::new(args, around, &process, &driver).await?;
+    let (enough, until) = Stopper::new();
     let working = async {
-        let worked = work(args, around, process, &driver, &stop).await;
+        let until = stop.or(&until);
+        let main = async {
+            let worked = work(args, around, process, &driver, &until).await;
+            enough.stop();
+            worked
+        };
+        let more = async {
+            // An error here ends the rest in good order, too.
+            let ran = beside.run(&until).await;
+            ran.inspect_err(|_| enough.stop())
+        };
+        let (worked, ran) = tokio::join!(main, more);
         done.stop();
-        worked
+        worked.and(ran)
     };
     // The connection outlives the work, which may still need it to end well.
     tokio::select! {

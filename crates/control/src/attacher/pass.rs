@@ -80,6 +80,7 @@ impl Attacher {
             has: &has,
             volume: round.volume.as_ref().map_or(Lookup::NotCached, Live::lookup),
             node,
+            listed: round.listed.as_ref().map_or(Lookup::NotCached, Live::lookup),
             secret: round.secret_seen(),
             forced: self.board.forced(attachment),
             progress: &round.progress,
@@ -109,6 +110,7 @@ impl Attacher {
                 }
                 Err(error) => failed(error),
             },
+            Action::FindHandle => self.find_handle(attachment, round).await,
             Action::ReadSecret(reference) => {
                 round.secret = Some(self.read_secret(reference).await);
                 Step::On
@@ -172,8 +174,10 @@ impl Attacher {
     async fn read_secret(&self, reference: Reference) -> Secret {
         let read = match secret::read(&self.context.client, &reference).await {
             Ok(values) => Read::Values(values),
-            Err(error @ SecretError::Missing { .. }) => Read::Missing(error.to_string()),
-            Err(error) => Read::Failed(error.to_string()),
+            Err(error @ (SecretError::Missing { .. } | SecretError::NotText { .. })) => {
+                Read::Unusable(error.to_string())
+            }
+            Err(error @ SecretError::Unread { .. }) => Read::Failed(error.to_string()),
         };
         Secret { reference, read }
     }

@@ -6,13 +6,18 @@ use std::sync::Arc;
 
 use api::{Attachment, Key};
 use csi::v1;
+use csi::v1::list_volumes_response::Entry;
+use lifecycle::attacher::attachment::is_named_after;
 use lifecycle::attacher::listing::{Agreement, Listing, compare};
 use lifecycle::attacher::lists_publications;
-use runtime::Stop;
 use runtime::csi::CallError;
+use runtime::{Stop, Verdict};
 use tokio::time::{Instant, sleep};
 
 use super::Attacher;
+use super::pass::Step;
+use super::round::Round;
+use crate::Live;
 use crate::provision::csi::wire;
 
 /// Why there is no listing.
@@ -77,22 +82,48 @@ impl Attacher {
         }
     }
 
-    /// All pages; the time of one call is for all of them.
     async fn listing(&self) -> Result<Listing, Unlisted> {
+        let mut listing = Listing::default();
+        self.each_listed(|entry| {
+            if let (Some(volume), Some(status)) = (entry.volume, entry.status) {
+                listing.add(volume.volume_id, status.published_node_ids);
+            }
+        })
+        .await?;
+        Ok(listing)
+    }
+
+    /// Looks for the volume that an attachment was named after, whose object is gone (A7).
+    pub(super) async fn find_handle(&self, attachment: &Attachment, round: &mut Round) -> Step {
+        let mut found = Live::Absent;
+        let listed = self.each_listed(|entry| {
+            if let Some(volume) = entry.volume.filter(|volume| is_named_after(attachment, &volume.volume_id)) {
+                found = Live::Found(Arc::new(volume.volume_id));
+            }
+        });
+        match listed.await {
+            Ok(()) => {
+                round.listed = Some(found);
+                Step::On
+            }
+            Err(error) => {
+                tracing::warn!(attachment = %attachment.meta.key, %error, "the driver does not list its volumes");
+                Step::Over(Verdict::Failed(error.to_string()))
+            }
+        }
+    }
+
+    /// Visits what is on all pages; the time of one call is for all of them.
+    async fn each_listed(&self, mut visit: impl FnMut(Entry)) -> Result<(), Unlisted> {
         let until = Instant::now() + self.options.timeout;
-        let (mut listing, mut tokens) = (Listing::default(), BTreeSet::new());
-        let mut starting_token = String::new();
+        let (mut starting_token, mut tokens) = (String::new(), BTreeSet::new());
         loop {
             let request = v1::ListVolumesRequest { max_entries: self.options.max_entries, starting_token };
             let left = until.saturating_duration_since(Instant::now());
             let page = self.driver.list_volumes(request, left).await.map_err(Unlisted::Call)?;
-            for entry in page.entries {
-                if let (Some(volume), Some(status)) = (entry.volume, entry.status) {
-                    listing.add(volume.volume_id, status.published_node_ids);
-                }
-            }
+            page.entries.into_iter().for_each(&mut visit);
             if page.next_token.is_empty() {
-                return Ok(listing);
+                return Ok(());
             }
             if !tokens.insert(page.next_token.clone()) {
                 return Err(Unlisted::Circle { token: page.next_token });

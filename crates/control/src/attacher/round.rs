@@ -17,6 +17,8 @@ pub(super) struct Round {
     /// The PersistentVolume, whole.
     pub(super) volume: Option<Live<Value>>,
     pub(super) node: Option<Live<CsiNode>>,
+    /// The handle that the attachment was named after, if the driver was asked.
+    pub(super) listed: Option<Live<String>>,
     pub(super) secret: Option<Secret>,
     pub(super) progress: Progress,
 }
@@ -30,7 +32,7 @@ pub(super) struct Secret {
 pub(super) enum Read {
     Values(Values),
     /// The sentences say which secret it is, and nothing of what is in it.
-    Missing(String),
+    Unusable(String),
     Failed(String),
 }
 
@@ -46,8 +48,8 @@ impl Round {
         let Secret { reference, read } = self.secret.as_ref()?;
         let seen = match read {
             Read::Values(_) => SecretSeen::Held,
-            Read::Missing(why) => SecretSeen::Missing(why),
-            Read::Failed(why) => SecretSeen::Unreadable(why),
+            Read::Unusable(why) => SecretSeen::Unusable(why),
+            Read::Failed(why) => SecretSeen::Unread(why),
         };
         Some((reference, seen))
     }

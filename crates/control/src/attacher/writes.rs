@@ -120,7 +120,9 @@ impl Attacher {
             let time = UnixSeconds(self.context.clock.now().as_second()).to_string();
             let status = json!({field: {"time": time, "message": text, "errorCode": code}});
             let key = &attachment.meta.key;
-            if let Err(error) = self.write_status(attachment, status).await {
+            if let Err(error) = self.write_status(attachment, status).await
+                && !error.is_not_found()
+            {
                 tracing::warn!(attachment = %key, %error, "cannot say what went wrong with an attachment");
             }
         }

@@ -10,10 +10,12 @@
 //! | [`wish`] | a pod wants a volume on its node: attach it, or why not |
 //! | [`hold`] | an attachment nobody wants: may it go, on what evidence |
 //! | [`node`] | what a node is told, and what leaves it, in which order |
+//! | [`look`] | the same reasons from plain lists, for whoever only looks |
 //!
 //! [`explain`](crate::explain) and events print the same reasons: [`Because`] for who waits, [`Hold`] for who holds.
 
 pub mod hold;
+pub mod look;
 mod names;
 pub mod node;
 pub mod target;
@@ -22,6 +24,7 @@ mod tests;
 pub mod wish;
 
 pub use hold::{Evidence, Hold, judge};
+pub use look::Sight;
 pub use names::{attachment_name, parse_unique, unique_name};
 pub use target::{Target, resolve};
 pub use wish::{Because, about};

@@ -12,11 +12,12 @@ use serde_json::Value;
 
 use super::publication::{Described, Origin};
 use super::{Attacher, Because, Handler, Publication, Target, Unfit};
+use crate::attach::attachment_name;
 use crate::decision::{Decision, Lookup};
 use crate::migration;
 use crate::outcome::{Call, Code, Outcome, outcome};
-use crate::provision::csi::Abilities;
 use crate::provision::csi::secrets::Reference;
+use crate::provision::csi::{Abilities, Ability};
 
 /// Everything that is looked at for one attachment.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Seen<'a> {
     pub volume: Lookup<'a, Value>,
     /// The CSINode of its node.
     pub node: Lookup<'a, CsiNode>,
+    /// The handle that the attachment's name was made of, among those that the driver lists.
+    pub listed: Lookup<'a, String>,
     /// The secret that was read, and what came of it.
     pub secret: Option<(&'a Reference, SecretSeen<'a>)>,
     pub forced: Forced,
@@ -38,9 +41,10 @@ pub struct Seen<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretSeen<'a> {
     Held,
-    /// The server said that it does not exist.
-    Missing(&'a str),
-    Unreadable(&'a str),
+    /// The server said that it does not exist, or what it holds cannot be given to a driver.
+    Unusable(&'a str),
+    /// It could not be read now.
+    Unread(&'a str),
 }
 
 /// Whether the driver contradicts the attachment's status, so that the call is repeated although all seems done (3.9).
@@ -80,6 +84,8 @@ pub enum Action {
     ReadNode {
         name: String,
     },
+    /// Look for the handle among the driver's volumes, then decide again. No write.
+    FindHandle,
     /// Read the secret for the coming call, then decide again. No write.
     ReadSecret(Reference),
     /// Put our finalizer on the volume.
@@ -129,6 +135,11 @@ pub fn not_unpublished(handler: Handler, code: Code) -> Outcome {
         (Handler::Trivial, Code::Unimplemented) => Outcome::Done,
         (Handler::Trivial | Handler::Csi, code) => outcome(Call::ControllerUnpublish, code),
     }
+}
+
+/// Whether an attachment's name was made of this handle.
+pub fn is_named_after(attachment: &Attachment, handle: &str) -> bool {
+    attachment_name(&attachment.attacher, handle, &attachment.node) == attachment.name()
 }
 
 /// What an attachment says was published, or was going to be; none without our finalizer.
@@ -230,7 +241,10 @@ impl<'a> Seen<'a> {
 
     /// 3.7
     fn detach(&self) -> Known<Verdict> {
-        if let Progress::Unpublished(_) = self.progress {
+        let recorded = recorded(self.attachment, &self.attacher.finalizer);
+        if let Progress::Unpublished(done) = self.progress
+            && recorded.as_ref().is_none_or(|now| now == done)
+        {
             let Attachment { attached, metadata, detach_error, .. } = self.attachment;
             let told = !attached && metadata.is_empty() && detach_error.is_none();
             // The finalizer first: a status that says so while the finalizer stays would be followed by a second call.
@@ -243,11 +257,11 @@ impl<'a> Seen<'a> {
         if !self.held() && (self.forced == Forced::No || Handler::of(self.has) == Handler::Trivial) {
             return Ok(Decision::rest(Because::Detached));
         }
-        let (target, origin) = match recorded(self.attachment, &self.attacher.finalizer) {
+        let (target, origin) = match recorded {
             Some(target) => (target, self.origin()),
             None => self.derived()?,
         };
-        if let Some((_, SecretSeen::Missing(_))) = self.known_secret(target.secret.as_ref())? {
+        if let Some((_, SecretSeen::Unusable(_))) = self.known_secret(target.secret.as_ref())? {
             // A secret that is gone does not keep a volume on a node: the driver decides (weakness 16).
             return Ok(Decision::act(Because::LeavingWithoutSecret, Action::Unpublish(target, origin)));
         }
@@ -257,22 +271,37 @@ impl<'a> Seen<'a> {
 
     /// What was published, for an attachment that does not say it all: upstream's attacher wrote it.
     fn derived(&self) -> Known<(Target, Origin)> {
-        let described = match self.described(Phase::Detach) {
+        let (handle, secret, origin) = match self.described(Phase::Detach) {
             Err(decided) if matches!(decided.because, Because::Unfit(Unfit::VolumeMissing { .. })) => {
-                let name = self.attachment.volume.as_deref().unwrap_or_default().to_owned();
-                let finalizer = self.attacher.finalizer.clone();
-                return self.refuse(Phase::Detach, Unfit::HandleUnknown { name, finalizer });
+                (self.found_handle()?, None, self.origin())
             }
-            described => described?,
+            described => {
+                let described = described?;
+                let secret = described.secret().or_else(|unfit| self.refuse(Phase::Detach, unfit))?;
+                (described.source.volume_handle, secret, described.origin)
+            }
         };
-        let secret = described.secret().or_else(|unfit| self.refuse(Phase::Detach, unfit))?;
         // Where it was published counts, not what the node is called now (A5, weakness 15).
         let node_id = match self.recorded_node() {
             Some(id) => id,
             None => self.registered(Phase::Detach)?,
         };
-        let target = Target { handle: described.source.volume_handle, node_id: node_id.to_owned(), secret };
-        Ok((target, described.origin))
+        Ok((Target { handle, node_id: node_id.to_owned(), secret }, origin))
+    }
+
+    /// The volume's object is gone, and nobody wrote its handle down. The attachment's name is a hash of it: one of the
+    /// driver's volumes may be the one (A7).
+    fn found_handle(&self) -> Known<String> {
+        match self.listed {
+            Lookup::Found(handle) => Ok(handle.clone()),
+            Lookup::NotCached if self.has.contains(&Ability::ListVolumes) => {
+                first(Because::HandleUnread, Action::FindHandle)
+            }
+            Lookup::NotCached | Lookup::Absent => {
+                let name = self.attachment.volume.as_deref().unwrap_or_default().to_owned();
+                self.refuse(Phase::Detach, Unfit::HandleUnknown { name, finalizer: self.attacher.finalizer.clone() })
+            }
+        }
     }
 
     /// Steps 1, 2 and 4: the volume, as far as it is known.
@@ -324,7 +353,7 @@ impl<'a> Seen<'a> {
     fn secret(&self, phase: Phase, wanted: Option<&Reference>) -> Known<()> {
         match self.known_secret(wanted)? {
             None | Some((_, SecretSeen::Held)) => Ok(()),
-            Some((_, SecretSeen::Missing(why) | SecretSeen::Unreadable(why))) => {
+            Some((_, SecretSeen::Unusable(why) | SecretSeen::Unread(why))) => {
                 self.refuse(phase, Unfit::Secret { why: why.to_owned() })
             }
         }

@@ -14,6 +14,8 @@ pub enum Because {
     VolumeUnread,
     NodeUnread,
     SecretUnread,
+    /// The volume is gone, and the driver may know what it was.
+    HandleUnread,
     /// The attachment cannot be carried out, or taken back, as things are.
     Unfit(Unfit),
     /// 3.6 step 3
@@ -46,6 +48,7 @@ impl fmt::Display for Because {
             Self::VolumeUnread => write!(f, "the volume has to be read first"),
             Self::NodeUnread => write!(f, "what the driver calls the node has to be read first"),
             Self::SecretUnread => write!(f, "the secret has to be read first"),
+            Self::HandleUnread => write!(f, "the volume's object is gone; the driver is asked which volume it was"),
             Self::Unfit(unfit) => unfit.fmt(f),
             Self::Unguarded => write!(f, "the volume must not go while it is attached"),
             Self::Unrecorded => write!(f, "what is going to be published is not written down"),
@@ -71,6 +74,7 @@ impl Reason for Because {
             Self::VolumeUnread => "volume_unread",
             Self::NodeUnread => "node_unread",
             Self::SecretUnread => "secret_unread",
+            Self::HandleUnread => "handle_unread",
             Self::Unfit(_) => "unfit",
             Self::Unguarded => "unguarded",
             Self::Unrecorded => "unrecorded",
@@ -95,6 +99,7 @@ impl Reason for Because {
             | Self::VolumeUnread
             | Self::NodeUnread
             | Self::SecretUnread
+            | Self::HandleUnread
             | Self::Unguarded
             | Self::Unrecorded
             | Self::Moved { .. }

@@ -93,6 +93,25 @@ pub enum Finding {
     FinalizersLeft {
         finalizers: Vec<Box<str>>,
     },
+    /// What the node of a pod says about its volumes.
+    AgentSays {
+        node: Box<str>,
+        message: Box<str>,
+    },
+    AgentSilent {
+        node: Box<str>,
+    },
+    /// The node has to take a pod's volumes down, and may have said why it has not.
+    PodLeaving {
+        node: Box<str>,
+        said: Option<Box<str>>,
+    },
+    PodNodeGone {
+        node: Box<str>,
+    },
+    PodNodeNotReady {
+        node: Box<str>,
+    },
 }
 
 /// What is the matter with a pod that uses, or should use, a claim.
@@ -229,6 +248,16 @@ impl fmt::Display for Finding {
             }
             Self::Source { kind, name, problem } => write!(f, "the content comes from {kind} {name:?}, {problem}"),
             Self::FinalizersLeft { finalizers } => write!(f, "the object is kept by {}", finalizers.join(", ")),
+            Self::AgentSays { node, message } => write!(f, "node {node:?} says: {message}"),
+            Self::AgentSilent { node } => {
+                write!(f, "nothing is missing but the mount, and node {node:?} has said nothing about it yet")
+            }
+            Self::PodLeaving { node, said: None } => write!(f, "node {node:?} has to take its volumes down"),
+            Self::PodLeaving { node, said: Some(said) } => {
+                write!(f, "node {node:?} has to take its volumes down, and said last: {said}")
+            }
+            Self::PodNodeGone { node } => write!(f, "its node {node:?} does not exist any more"),
+            Self::PodNodeNotReady { node } => write!(f, "its node {node:?} is not ready, so that nobody works there"),
         }
     }
 }
@@ -263,6 +292,11 @@ impl Reason for Finding {
             Self::NoRoom { .. } => "no_room",
             Self::Source { .. } => "source",
             Self::FinalizersLeft { .. } => "finalizers_left",
+            Self::AgentSays { .. } => "agent_says",
+            Self::AgentSilent { .. } => "agent_silent",
+            Self::PodLeaving { .. } => "pod_leaving",
+            Self::PodNodeGone { .. } => "pod_node_gone",
+            Self::PodNodeNotReady { .. } => "pod_node_not_ready",
         }
     }
 
@@ -275,7 +309,8 @@ impl Reason for Finding {
             | Self::TopologyKeyMissing { .. }
             | Self::TopologyExcludes { .. }
             | Self::NoRoom { .. }
-            | Self::NodeGone { .. } => Standing::Stuck,
+            | Self::NodeGone { .. }
+            | Self::PodNodeGone { .. } => Standing::Stuck,
             Self::Blind { .. }
             | Self::Said { .. }
             | Self::NamespaceGoing { .. }
@@ -283,7 +318,11 @@ impl Reason for Finding {
             | Self::ProvisionerUnseen { .. }
             | Self::ProvisionerRuns { .. }
             | Self::NodeLacksDriver { .. }
-            | Self::FinalizersLeft { .. } => Standing::Waiting,
+            | Self::FinalizersLeft { .. }
+            | Self::AgentSays { .. }
+            | Self::AgentSilent { .. }
+            | Self::PodLeaving { .. }
+            | Self::PodNodeNotReady { .. } => Standing::Waiting,
             Self::Pod { why, .. } => why.standing(),
             Self::Source { problem, .. } => problem.standing(),
             Self::CallFailed { call, code, .. } => match outcome(*call, *code) {

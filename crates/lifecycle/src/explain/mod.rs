@@ -1,4 +1,4 @@
-//! Explain: why a claim or a volume is where it is, in a person's words, with the evidence and what to do.
+//! Explain: why a claim, a volume or a pod's volumes are where they are, in a person's words, with the evidence and what to do.
 //!
 //! The reasons are not invented here. What a [`Picture`] of the cluster shows is given to the very functions that the
 //! controllers use, and their reason begins the answer. `explain` follows it: whom the claim waits for, whom that one waits
@@ -19,6 +19,7 @@ mod missing;
 mod near;
 mod picture;
 mod place;
+mod pod;
 mod pods;
 mod presence;
 mod provision;
@@ -30,7 +31,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use api::{Claim, Key, Volume};
+use api::{Claim, Key, Pod, Volume};
 
 pub use finding::{Finding, PodTrouble};
 pub use missing::missing;
@@ -120,6 +121,9 @@ pub enum Step {
     Protect,
     Ephemeral,
     Schedule,
+    Attach,
+    /// What an agent does on its node.
+    Node,
     /// What no controller of ours decides.
     Around,
 }
@@ -135,6 +139,8 @@ impl Step {
             Self::Protect => "protect",
             Self::Ephemeral => "ephemeral",
             Self::Schedule => "schedule",
+            Self::Attach => "attach",
+            Self::Node => "node",
             Self::Around => "around",
         }
     }
@@ -171,6 +177,22 @@ pub fn volume(picture: &Picture, volume: &Volume) -> Explanation {
     trail.depth = 0;
     release::volume(&mut trail, volume);
     trail.end(Subject::volume(volume.name()), state)
+}
+
+/// Explains a pod: what each of its volumes waits for.
+pub fn pod(picture: &Picture, pod: &Pod) -> Explanation {
+    let mut trail = Trail::new(picture);
+    let state = match pod.meta.is_deleting() {
+        true => {
+            pod::going(&mut trail, pod);
+            "Terminating"
+        }
+        false => {
+            pod::coming(&mut trail, pod);
+            pod.phase.name()
+        }
+    };
+    trail.end(Subject::of(api::Kind::POD.kind, &pod.meta.key), state)
 }
 
 /// A chain that is being followed.

@@ -31,24 +31,34 @@ pub(super) fn unscheduled(trail: &mut Trail<'_>, claim: &Claim, names: &[Box<str
     let waiting: Vec<&Pod> =
         picture.users(claim).filter(|pod| names.iter().any(|name| **name == *pod.name())).collect();
     for pod in waiting.into_iter().take(SHOWN) {
-        let event = picture.last_event(Kind::POD, &pod.meta, &["FailedScheduling"]);
-        let message = event.map(|event| &event.message).or(pod.unschedulable.as_ref());
-        let why = match (pod.gated, message) {
-            (true, _) => PodTrouble::Gated,
-            (false, Some(message)) => PodTrouble::Refused { message: message.clone() },
-            (false, None) => PodTrouble::Unnoticed { scheduler: scheduler(pod) },
-        };
-        let finding = Finding::Pod { pod: pod.name().into(), why };
-        let mut evidence = others(picture, pod, claim);
-        let times = event.map(|event| {
-            let (times, ago) = (event.count, picture.age(event.last));
-            format!("the scheduler said so {times} times, last {ago} ago")
-        });
-        evidence.extend(times);
-        trail.find(subject(pod), &finding, evidence);
-        if !pod.gated {
-            scheduled::look(trail, pod);
-        }
+        let others = others(picture, pod, claim);
+        unplaced(trail, pod, others);
+    }
+}
+
+/// A pod that no scheduler has placed.
+pub(super) fn waits_for_node(trail: &mut Trail<'_>, pod: &Pod) {
+    unplaced(trail, pod, Vec::new());
+}
+
+fn unplaced(trail: &mut Trail<'_>, pod: &Pod, mut evidence: Vec<String>) {
+    let picture = trail.picture;
+    let event = picture.last_event(Kind::POD, &pod.meta, &["FailedScheduling"]);
+    let message = event.map(|event| &event.message).or(pod.unschedulable.as_ref());
+    let why = match (pod.gated, message) {
+        (true, _) => PodTrouble::Gated,
+        (false, Some(message)) => PodTrouble::Refused { message: message.clone() },
+        (false, None) => PodTrouble::Unnoticed { scheduler: scheduler(pod) },
+    };
+    let finding = Finding::Pod { pod: pod.name().into(), why };
+    let times = event.map(|event| {
+        let (times, ago) = (event.count, picture.age(event.last));
+        format!("the scheduler said so {times} times, last {ago} ago")
+    });
+    evidence.extend(times);
+    trail.find(subject(pod), &finding, evidence);
+    if !pod.gated {
+        scheduled::look(trail, pod);
     }
 }
 

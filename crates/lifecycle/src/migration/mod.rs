@@ -113,6 +113,14 @@ fn of_members(members: &Value) -> Option<&'static dyn Translator> {
     TRANSLATORS.into_iter().find(|translator| members.get(translator.field()).is_some_and(|source| !source.is_null()))
 }
 
+/// All plugins that a driver took over from, by their full names, sorted.
+pub fn plugins() -> Vec<String> {
+    let name = |translator: &dyn Translator| format!("{}{}", provisioner::IN_TREE_PREFIX, translator.short());
+    let mut plugins: Vec<String> = TRANSLATORS.into_iter().map(name).collect();
+    plugins.sort();
+    plugins
+}
+
 /// The driver that took over from a plugin, given the plugin's full name.
 pub fn driver_of(plugin: &str) -> Option<&'static str> {
     of_plugin(plugin).map(Translator::driver)

@@ -22,4 +22,6 @@ pub mod volume;
 
 pub use because::Because;
 pub use state::{Class, Held, Origin};
-pub use volume::{Attach, Due, Observed, Removal, Sharing, Staging, Step, Wanted, decide, standing};
+pub use volume::{
+    Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide, standing,
+};

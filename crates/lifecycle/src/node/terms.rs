@@ -69,7 +69,8 @@ pub fn owner(of: &Ownership<'_>) -> Result<Owner, UnknownPolicy> {
         Some(spec) => spec.fs_group_policy.as_deref().unwrap_or_default(),
     };
     let once = || {
-        let one_node = of.access.contains(AccessMode::ReadWriteOnce) || of.access.contains(AccessMode::ReadWriteOncePod);
+        let one_node =
+            of.access.contains(AccessMode::ReadWriteOnce) || of.access.contains(AccessMode::ReadWriteOncePod);
         !of.fs_type.is_empty() && (of.inline || one_node)
     };
     let applies = match policy {

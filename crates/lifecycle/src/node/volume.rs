@@ -2,8 +2,8 @@
 
 use api::Uid;
 
-use super::state::{Held, Origin};
 use super::Because;
+use super::state::{Held, Origin};
 use crate::decision::Decision;
 
 /// What is known of a volume on this machine.
@@ -20,7 +20,24 @@ pub struct Observed<'a> {
     /// The pods that want it, in the order in which they asked.
     pub wanted: &'a [Wanted],
     /// The pods that have it, or may have it.
-    pub held: &'a [(Uid, Held)],
+    pub holders: &'a [Holder],
+}
+
+/// A pod that has the volume, or may have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub pod: Uid,
+    pub held: Held,
+    pub wish: Wish,
+}
+
+/// Whether a pod that has the volume wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    Wanted,
+    Unwanted,
+    /// The pod lives, and not all of its volumes are known at the moment: this may be one of them.
+    Unclear,
 }
 
 /// A pod that wants the volume.
@@ -114,11 +131,9 @@ impl Step {
 
     pub fn pod(&self) -> Option<&Uid> {
         match self {
-            Self::Unpublish(pod)
-            | Self::Stage(pod)
-            | Self::Publish(pod)
-            | Self::Republish(pod)
-            | Self::Expand(pod) => Some(pod),
+            Self::Unpublish(pod) | Self::Stage(pod) | Self::Publish(pod) | Self::Republish(pod) | Self::Expand(pod) => {
+                Some(pod)
+            }
             Self::Unstage | Self::Forget => None,
         }
     }
@@ -153,7 +168,7 @@ pub fn decide(observed: &Observed<'_>) -> Decision<Step, Because> {
             because = because.or(Some(stands));
         }
     }
-    if observed.held.is_empty() && (observed.wanted.is_empty() || observed.device == Held::Corrupted) {
+    if observed.holders.is_empty() && (observed.wanted.is_empty() || observed.device == Held::Corrupted) {
         return unused(observed, because);
     }
     Decision { because: because.unwrap_or(Because::Ready), actions }
@@ -179,9 +194,10 @@ fn blocked_removal(observed: &Observed<'_>) -> Option<Because> {
 
 /// The pods that have it and should not: they do not want it any more, or what they have is dead.
 fn leaving<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = (&'a Uid, Because)> {
-    observed.held.iter().filter_map(|(pod, held)| match observed.wanted.iter().any(|wanted| wanted.pod == *pod) {
-        false => Some((pod, Because::Unwanted)),
-        true => (*held == Held::Corrupted).then_some((pod, Because::Corrupted)),
+    observed.holders.iter().filter_map(|holder| match holder.wish {
+        Wish::Unwanted => Some((&holder.pod, Because::Unwanted)),
+        Wish::Wanted => (holder.held == Held::Corrupted).then_some((&holder.pod, Because::Corrupted)),
+        Wish::Unclear => None,
     })
 }
 
@@ -193,9 +209,9 @@ pub fn standing(observed: &Observed<'_>, wanted: &Wanted) -> Because {
         (Held::Yes, Due::Republish | Due::Expand) | (Held::No | Held::Maybe(_), _) => {}
     }
     if observed.sharing == Sharing::OnePod
-        && let Some((other, _)) = observed.held.iter().find(|(pod, _)| *pod != wanted.pod)
+        && let Some(other) = observed.holders.iter().find(|holder| holder.pod != wanted.pod)
     {
-        return Because::UsedByPod { pod: other.as_str().into() };
+        return Because::UsedByPod { pod: other.pod.as_str().into() };
     }
     if let Some(missing) = unattached(observed) {
         // What works goes on working; it is not asked for again meanwhile.

@@ -4,8 +4,9 @@
 //! 1. A mount appears at its target complete: all options are set on a detached mount, which is then moved into place
 //!    in one step. There is no moment at which a read-only publish is writable (fact 14).
 //! 2. The target is opened once, without following a symbolic link, and the mount goes onto that descriptor (R16).
-//! 3. Unmounting removes every layer at exactly the target and is never lazy: a lazy unmount hides a filesystem that
-//!    is still active, and the next stage would mount it twice.
+//! 3. [`unmount_all`] removes every layer at exactly the target and is never lazy: a lazy unmount hides a filesystem that
+//!    is still active, and the next stage would mount it twice. Only [`unmount_top`] can be told to, for a filesystem that
+//!    does not answer any more.
 
 mod flags;
 
@@ -16,8 +17,9 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxAttributes, StatxFlags, fstat, open, statx};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags as OldFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags as OldFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount,
+    mount_bind, mount_change, move_mount, open_tree, unmount,
 };
 
 pub use flags::{Access, BadFlag, BindOptions, MountFlags};
@@ -162,16 +164,87 @@ fn attach_mount(detached: &OwnedFd, target_fd: &OwnedFd, target: &Path) -> Resul
 
 /// Shows `source`, a directory or a device node, at `target` as well.
 pub fn bind(source: &Path, target: &Path, options: BindOptions) -> Result<(), MountError> {
-    let source_fd = open_end(source)?;
+    bind_open(&open_end(source)?, source, target, options)
+}
+
+/// As [`bind`], for a source that was found and opened before; `source` only names it.
+pub fn bind_open(source_fd: &OwnedFd, source: &Path, target: &Path, options: BindOptions) -> Result<(), MountError> {
     let target_fd = open_end(target)?;
     let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-    let tree = open_tree(&source_fd, "", clone).map_err(SysError::on("take a bind mount of", source))?;
+    let tree = open_tree(source_fd, "", clone).map_err(SysError::on("take a bind mount of", source))?;
     let attributes = options.attributes();
     if !attributes.is_empty() {
         ioctl::mount_set_attributes(tree.as_fd(), u64::from(attributes.bits()))
             .map_err(SysError::on("set the attributes of a bind mount of", source))?;
     }
     Ok(attach_mount(&tree, &target_fd, target)?)
+}
+
+/// Lets others see what is mounted below the directory `path`, by a bind mount onto itself, unless they do already.
+///
+/// What is mounted below goes onto the new mount. Under it nobody could see it, and nobody could unmount it.
+pub fn make_shared(path: &Path) -> Result<(), UnmountError> {
+    let path = std::fs::canonicalize(path).map_err(SysError::on("resolve", path))?;
+    let table = MountTable::read()?;
+    let enclosing = table.enclosing(&path);
+    if enclosing.is_some_and(|mount| mount.shared) {
+        return Ok(());
+    }
+    // A bind mount that is not shared yet is what an attempt that was cut short has left.
+    if enclosing.is_none_or(|mount| mount.mount_point != path) {
+        let parent = enclosing.map(|mount| mount.id);
+        let below = table.below(&path).filter(|mount| Some(mount.parent) == parent);
+        let opened = below.map(|mount| open_mount(&mount.mount_point).map(|fd| (fd, mount.mount_point.as_path())));
+        let opened: Vec<_> = opened.collect::<Result<_, _>>()?;
+        mount_bind(&path, &path).map_err(SysError::on("bind onto itself", &path))?;
+        for (fd, point) in opened {
+            move_mount(&fd, "", CWD, point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+                .map_err(SysError::on("move the mount at", point))?;
+        }
+    }
+    let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
+    Ok(mount_change(&path, shared).map_err(SysError::on("share the mounts of", &path))?)
+}
+
+/// Opens what is mounted at `point`, to be moved. What it is on is not asked.
+fn open_mount(point: &Path) -> Result<OwnedFd, SysError> {
+    open(point, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).map_err(SysError::on("open", point))
+}
+
+/// How hard to unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// A mount in use is refused.
+    No,
+    /// What waits for the filesystem's server is told that it is gone. Then as above.
+    Abort,
+    /// As `Abort`, and the mount leaves the tree at once, whoever still uses it.
+    Detach,
+}
+
+/// Unmounts what is seen at exactly `target`, one layer. Nothing there, or no such path, is success.
+///
+/// The target itself is never looked at, so a mount whose server or device is gone is unmounted like any other.
+pub fn unmount_top(target: &Path, force: Force) -> Result<Unmounted, UnmountError> {
+    let Some(point) = canonical_mount_point(target)? else { return Ok(Unmounted { layers: 0 }) };
+    let before = MountTable::read()?.at(&point).count();
+    if before == 0 {
+        return Ok(Unmounted { layers: 0 });
+    }
+    let answer = match force {
+        Force::No => unmount_patiently(&point),
+        Force::Abort => unmount(&point, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE),
+        Force::Detach => unmount(&point, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH),
+    };
+    match answer {
+        Ok(()) => Ok(Unmounted { layers: 1 }),
+        Err(Errno::BUSY) => Err(UnmountError::Busy(point)),
+        Err(Errno::INVAL | Errno::NOENT) if MountTable::read()?.at(&point).count() < before => {
+            Ok(Unmounted { layers: 0 })
+        }
+        Err(Errno::INVAL | Errno::NOENT) => Err(UnmountError::Covered(point)),
+        Err(errno) => Err(SysError::on("unmount", &point)(errno).into()),
+    }
 }
 
 /// How many layers went.
@@ -262,7 +335,14 @@ fn in_table(path: &Path) -> Result<bool, UnmountError> {
 pub fn is_corruption(errno: Errno) -> bool {
     matches!(
         errno,
-        Errno::NOTCONN | Errno::STALE | Errno::IO | Errno::ACCESS | Errno::HOSTDOWN | Errno::NODEV | Errno::UCLEAN
+        Errno::NOTCONN
+            | Errno::STALE
+            | Errno::IO
+            | Errno::ACCESS
+            | Errno::HOSTDOWN
+            | Errno::AGAIN
+            | Errno::NODEV
+            | Errno::UCLEAN
     )
 }
 

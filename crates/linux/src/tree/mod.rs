@@ -1,14 +1,15 @@
-//! Directory trees with contents that users control (F.8): copying, deleting, and btrfs subvolumes.
+//! Directory trees with contents that users control (F.8): copying, deleting, giving to a group, and btrfs subvolumes.
 //!
 //! # Invariants
 //! 1. No symbolic link is ever followed, and no name is looked up twice by path: every directory is opened relative
 //!    to its open parent.
 //! 2. The walk stays on one filesystem and inside one mount. A mount point or a foreign device inside the tree stops
-//!    it with an error; deleting through a mount would delete somebody else's data.
+//!    it with an error; deleting through a mount would delete somebody else's data. A change of ownership passes it by.
 //! 3. Deleting needs a bounded number of descriptors, however deep the tree is.
 
 mod btrfs;
 mod copy;
+mod own;
 mod remove;
 
 use std::ffi::{CString, OsStr};
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 
 pub use btrfs::{is_btrfs, subvolume_create, subvolume_delete, subvolume_snapshot};
 pub use copy::copy_tree;
+pub use own::{Counts, GroupBits, Owned, Walk, is_owned, own_tree};
 pub use remove::remove_tree;
 
 use super::SysError;
@@ -37,6 +39,8 @@ pub enum TreeError {
     OtherFilesystem(PathBuf),
     #[error("{} is nested deeper than {} directories", .path.display(), .limit)]
     TooDeep { path: PathBuf, limit: usize },
+    #[error("{} was moved while the tree was walked", .0.display())]
+    Moved(PathBuf),
 }
 
 impl TreeError {
@@ -44,7 +48,10 @@ impl TreeError {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             TreeError::Sys(error) => error.errno(),
-            TreeError::MountPoint(_) | TreeError::OtherFilesystem(_) | TreeError::TooDeep { .. } => None,
+            TreeError::MountPoint(_)
+            | TreeError::OtherFilesystem(_)
+            | TreeError::TooDeep { .. }
+            | TreeError::Moved(_) => None,
         }
     }
 }
@@ -99,5 +106,7 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
+#[cfg(test)]
+mod own_tests;
 #[cfg(test)]
 mod tests;

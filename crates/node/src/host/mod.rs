@@ -10,12 +10,18 @@
 //! 3. Removing never crosses a mount point and never follows a symbolic link.
 //! 4. [`Host::write`] is all or nothing, also through a power cut.
 
+mod linux;
+#[cfg(test)]
+pub(crate) mod rig;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+
+pub use linux::{LinuxHost, Options};
 
 /// What an answer of the machine looks like.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, HostError>>;
@@ -54,6 +60,27 @@ pub enum Found {
     },
 }
 
+/// What a path leads to, all links followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Nothing,
+    File,
+    Directory,
+    Socket,
+    CharDevice,
+    BlockDevice,
+    Other,
+}
+
+/// Whose a path is, and what it leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    pub kind: Kind,
+    pub group: u32,
+    /// The permissions alone.
+    pub mode: u32,
+}
+
 /// A child of a directory, seen without asking the child itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
@@ -88,6 +115,26 @@ impl Mounts {
     /// The mounts at or below this path.
     pub fn under<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.0.iter().filter(move |mount| mount.point.starts_with(path))
+    }
+
+    /// The mount that a path is in: the topmost one at it, or at the nearest directory above it.
+    pub fn enclosing(&self, path: &Path) -> Option<&Mount> {
+        path.ancestors().find_map(|above| self.at(above))
+    }
+
+    /// The mounts that show exactly what is at this path, which need not be a mount itself (node 29.2). A mount at the
+    /// path is not among them.
+    pub fn references<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
+        let shown = self.enclosing(path).and_then(|mount| {
+            let below = path.strip_prefix(&mount.point).ok()?;
+            // Joining nothing would end the path with a slash.
+            let root = if below.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(below) };
+            Some((mount.device, root))
+        });
+        self.0.iter().filter(move |mount| {
+            mount.point != path
+                && shown.as_ref().is_some_and(|(device, root)| (mount.device, &mount.root) == (*device, root))
+        })
     }
 
     /// The other places that show what is mounted at this path.
@@ -185,6 +232,27 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// The mount table, which is the truth about what is mounted.
     fn mounts(&self) -> Answer<'_, Mounts>;
     fn find<'a>(&'a self, path: &'a Path) -> Answer<'a, Found>;
+    /// What is at the end of a path, all links followed. A machine that knows no owners says 0, and calls every device a
+    /// block device.
+    fn look<'a>(&'a self, path: &'a Path) -> Answer<'a, Seen> {
+        Box::pin(async move {
+            let end = match self.find(path).await? {
+                Found::Symlink => self.resolve(path).await?,
+                _ => path.to_path_buf(),
+            };
+            let kind = match self.find(&end).await? {
+                Found::Nothing => Kind::Nothing,
+                Found::File => Kind::File,
+                Found::Directory => Kind::Directory,
+                Found::Device => Kind::BlockDevice,
+                Found::Symlink | Found::Other => Kind::Other,
+                Found::Corrupted { errno, message } => {
+                    return Err(HostError::Refused { doing: "look at", path: end, errno, message });
+                }
+            };
+            Ok(Seen { kind, group: 0, mode: 0 })
+        })
+    }
     /// Children in the order of their names, without touching them: they may be dead mounts. Nothing there is no child.
     fn list<'a>(&'a self, path: &'a Path) -> Answer<'a, Vec<Entry>>;
     /// `None` if there is no such file.

@@ -9,6 +9,7 @@
 //!    still says which driver, and can confirm a handle ([`super::Staged::is_of`]).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::Path;
 
 use super::names::hex_digest;
@@ -140,6 +141,24 @@ pub async fn load(host: &dyn Host, path: &Path) -> Result<Stored, HostError> {
         None => Stored::Absent,
         Some(bytes) => VolumeData::decode(&bytes).map_or_else(Stored::Damaged, Stored::Good),
     })
+}
+
+/// Removes a file, and what attempts to write it have left when the machine went down.
+pub async fn remove(host: &dyn Host, path: &Path) -> Result<(), HostError> {
+    host.remove_file(path).await?;
+    let Some(directory) = path.parent() else { return Ok(()) };
+    for entry in host.list(directory).await? {
+        if is_leftover(&entry.name) {
+            host.remove_file(&directory.join(entry.name)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is what an attempt to write metadata has left.
+pub fn is_leftover(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with(linux::durable::TEMP_PREFIX) && name.ends_with(FILE)
 }
 
 /// Whether a file had to be written.

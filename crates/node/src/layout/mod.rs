@@ -344,9 +344,23 @@ impl Block {
     }
 }
 
+/// Why the agent's directory cannot be made ready.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PrepareError {
+    /// The mount table has no links in it: what is mounted below would not be found under the other name.
+    #[error("the root directory {} is {} under another name; give that one", root.display(), real.display())]
+    Linked { root: PathBuf, real: PathBuf },
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
 /// Makes the root and what everything else stands in, and lets mounts below it be seen by others (node 2).
-pub async fn prepare(host: &dyn Host, layout: &Layout) -> Result<(), HostError> {
+pub async fn prepare(host: &dyn Host, layout: &Layout) -> Result<(), PrepareError> {
     host.make_directory(layout.root(), DIRECTORY_MODE).await?;
+    let real = host.resolve(layout.root()).await?;
+    if real != layout.root() {
+        return Err(PrepareError::Linked { root: layout.root().to_path_buf(), real });
+    }
     host.make_shared(layout.root()).await?;
     for directory in [layout.pods(), layout.plugins(), layout.registry()] {
         host.make_directory(&directory, DIRECTORY_MODE).await?;

@@ -14,7 +14,9 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
+/// `<csi>` and `<local>` stand for the names of the plugins.
 fn is(path: impl AsRef<Path>, expected: &str) {
+    let expected = expected.replace("<csi>", Plugin::Csi.name()).replace("<local>", Plugin::Local.name());
     assert_eq!(path.as_ref(), Path::new("/var/lib/kubelet").join(expected));
 }
 
@@ -26,8 +28,9 @@ fn filesystem_volumes_lie_where_a_kubelet_has_them_node_2() {
     let staged = layout().staged(&name("csi.example"), "vol-1");
     let directory = staged.directory().file_name().unwrap().to_owned();
     assert_eq!(directory.len(), 64);
-    is(staged.mount(), &format!("plugins/kubernetes.io/csi/csi.example/{}/globalmount", directory.display()));
-    is(staged.data(), &format!("plugins/kubernetes.io/csi/csi.example/{}/vol_data.json", directory.display()));
+    assert_eq!(Plugin::Csi.directory(), "kubernetes.io~csi");
+    is(staged.mount(), &format!("plugins/<csi>/csi.example/{}/globalmount", directory.display()));
+    is(staged.data(), &format!("plugins/<csi>/csi.example/{}/vol_data.json", directory.display()));
     assert!(staged.is_of("vol-1") && !staged.is_of("vol-2"));
     let published = layout().pod(&name("uid-1")).csi(&name("pv-1"));
     is(published.mount(), "pods/uid-1/volumes/kubernetes.io~csi/pv-1/mount");
@@ -39,10 +42,10 @@ fn filesystem_volumes_lie_where_a_kubelet_has_them_node_2() {
 #[test]
 fn block_volumes_lie_where_a_kubelet_has_them_node_2() {
     let block = layout().block(&name("pv-1")).unwrap();
-    is(block.staging(), "plugins/kubernetes.io/csi/volumeDevices/staging/pv-1");
-    is(block.publish(&name("uid-1")), "plugins/kubernetes.io/csi/volumeDevices/publish/pv-1/uid-1");
-    is(block.mapped(&name("uid-1")), "plugins/kubernetes.io/csi/volumeDevices/pv-1/dev/uid-1");
-    is(block.data(), "plugins/kubernetes.io/csi/volumeDevices/pv-1/data/vol_data.json");
+    is(block.staging(), "plugins/<csi>/volumeDevices/staging/pv-1");
+    is(block.publish(&name("uid-1")), "plugins/<csi>/volumeDevices/publish/pv-1/uid-1");
+    is(block.mapped(&name("uid-1")), "plugins/<csi>/volumeDevices/pv-1/dev/uid-1");
+    is(block.data(), "plugins/<csi>/volumeDevices/pv-1/data/vol_data.json");
     let pod = layout().pod(&name("uid-1"));
     is(pod.device(Plugin::Csi, &name("pv-1")), "pods/uid-1/volumeDevices/kubernetes.io~csi/pv-1");
 }
@@ -52,7 +55,7 @@ fn what_other_volumes_need_lies_where_a_kubelet_has_it_node_2() {
     let pod = layout().pod(&name("uid-1"));
     is(pod.sub_path(&name("pv-1"), &name("web"), 2), "pods/uid-1/volume-subpaths/pv-1/web/2");
     is(pod.ready_marker(Plugin::EmptyDir, &name("tmp")), "pods/uid-1/plugins/kubernetes.io~empty-dir/tmp/ready");
-    is(layout().local_mount(&name("pv-1")), "plugins/kubernetes.io/local-volume/mounts/pv-1");
+    is(layout().local_mount(&name("pv-1")), "plugins/<local>/mounts/pv-1");
     is(layout().local_block(&name("pv-1")), "plugins/kubernetes.io~local-volume/volumeDevices/pv-1");
 }
 

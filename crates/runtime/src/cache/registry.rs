@@ -29,6 +29,8 @@ struct Inner {
     entropy: Entropy,
     /// Only ever looked up, so that the order of type ids does not matter.
     held: Mutex<BTreeMap<(TypeId, Selection), Box<dyn Any + Send + Sync>>>,
+    /// What of a kind this process looks at at all.
+    narrowed: Mutex<BTreeMap<TypeId, Selection>>,
     waiters: Mutex<Vec<Waiter>>,
     new: mpsc::UnboundedSender<Runner>,
     /// Taken by [`Caches::run`].
@@ -50,6 +52,7 @@ impl Caches {
                 client: client.clone(),
                 entropy: entropy.fork(),
                 held: Mutex::default(),
+                narrowed: Mutex::default(),
                 waiters: Mutex::default(),
                 new,
                 runners: tokio::sync::Mutex::new(runners),
@@ -57,9 +60,19 @@ impl Caches {
         }
     }
 
-    /// The cache of all objects of a kind; its watch starts with the first who asks.
+    /// The cache of all objects of a kind, or of what it was narrowed to; its watch starts with the first who asks.
     pub fn of<T: Object>(&self) -> Cache<T> {
-        self.selected(Selection::default())
+        let narrowed = self.inner.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        let selection = narrowed.get(&TypeId::of::<T>()).cloned().unwrap_or_default();
+        drop(narrowed);
+        self.selected(selection)
+    }
+
+    /// From now on [`Caches::of`] gives only these objects of a kind: a process on one node of thousands has no use for the
+    /// others. Say so before anybody asks for the kind.
+    pub fn narrow<T: Object>(&self, selection: Selection) {
+        let mut narrowed = self.inner.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        narrowed.insert(TypeId::of::<T>(), selection);
     }
 
     /// The cache of some objects of a kind.

@@ -82,6 +82,12 @@ impl Dial for ::csi::Endpoint {
     }
 }
 
+impl Dial for Box<dyn Dial> {
+    fn dial(&self) -> BoxFuture<'_, Result<Connection, String>> {
+        (**self).dial()
+    }
+}
+
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -38,6 +38,8 @@ pub struct Habits {
     pub staging: Staging,
     /// How many volumes a node may have; 0 is as many as there are.
     pub per_node: u32,
+    /// Whether it guards what only one node may have.
+    pub backend: Backend,
     /// What else its node side can do.
     pub node: BTreeSet<NodeRpc>,
 }
@@ -47,6 +49,14 @@ pub struct Habits {
 pub enum Attach {
     Required,
     Not,
+}
+
+/// Whether a backend refuses to publish a single-node volume to a second node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    Strict,
+    /// It does whatever it is told: whoever tells has to know.
+    Lenient,
 }
 
 /// Whether a driver stages.
@@ -83,6 +93,7 @@ impl Habits {
             attach: Attach::Not,
             staging: Staging::Required,
             per_node: 0,
+            backend: Backend::Strict,
             node: [NodeRpc::GetVolumeStats, NodeRpc::ExpandVolume].into(),
         }
     }
@@ -104,6 +115,7 @@ impl Habits {
             attach: Attach::Not,
             staging: Staging::Required,
             per_node: 0,
+            backend: Backend::Strict,
             node: [NodeRpc::GetVolumeStats, NodeRpc::ExpandVolume].into(),
         }
     }

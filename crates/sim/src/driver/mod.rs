@@ -29,7 +29,7 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 
 pub use attach::Published;
-pub use fates::{Attach, Bent, Habits, Places, Staging};
+pub use fates::{Attach, Backend, Bent, Habits, Places, Staging};
 pub use node::{NodeSide, is_on};
 pub use state::{BAD_PARAMETER, State, Volume};
 
@@ -103,6 +103,11 @@ impl Model {
     /// The name in classes and on volumes.
     pub fn name(&self) -> &'static str {
         keys::DRIVER
+    }
+
+    /// How bad it is, and what it does.
+    pub fn habits(&self) -> &Habits {
+        &self.shared.habits
     }
 
     /// The volumes there are.

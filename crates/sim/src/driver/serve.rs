@@ -107,8 +107,7 @@ impl Model {
         };
         let call = Call { method: PUBLISH, object: format!("{volume} to {node}"), found };
         let effect = move |model: &Model| {
-            let room = model.shared.habits.per_node;
-            let answer = model.lock().state.publish(&request, room)?;
+            let answer = model.lock().state.publish(&request, &model.shared.habits)?;
             model.note(format_args!("{} is published to {}", request.volume_id, request.node_id));
             model.happened();
             Ok(answer)

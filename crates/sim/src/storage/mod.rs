@@ -26,6 +26,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 pub use mutation::Mutation;
+pub(crate) use settled::judge;
 
 use crate::driver::{Habits, Model, Places, State};
 use crate::faults::{Fair, Faults, Seeded};
@@ -144,7 +145,7 @@ async fn live(world: World, mutation: Mutation) -> Report {
         () = mutation.play(&world, &witness, &model) => {}
         () = story => {}
     }
-    for found in settled::judge(&witness.truth(), &model.volumes(), layout.company) {
+    for found in judge(&witness.truth(), &model.volumes(), layout.company) {
         witness.accuse(found);
     }
     let most = most_written(&witness);

@@ -17,7 +17,7 @@ use crate::driver::{self, BAD_PARAMETER};
 use crate::keys;
 
 /// Everything that is not as it should be.
-pub(super) fn judge(truth: &Truth, backend: &[driver::Volume], company: Company) -> Vec<String> {
+pub(crate) fn judge(truth: &Truth, backend: &[driver::Volume], company: Company) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(backend.iter().filter_map(|volume| leaked(truth, volume)));
     found.extend(truth.volumes.values().filter_map(|volume| hollow(truth, volume, backend)));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::{Claim, Key, Kind, Volume};
 use control::attach::Options;
 use serde_json::json;
+use sim::faults::{Ask, Fate, Verdict};
 
 use crate::played::unique;
 use crate::rig::{Late, Rig, at_every_request, calm, key, play};
@@ -115,7 +116,12 @@ fn a_claim_that_is_bound_late_is_attached_at_once_race_45() {
 
 #[test]
 fn many_pods_on_a_node_cost_few_writes_of_its_status_weakness_43() {
-    calm(async |rig: &Rig| {
+    // On a server that takes its time, as all do.
+    let slow = |_: &Ask<'_>| {
+        let half = Duration::from_millis(10);
+        Verdict { there: half, back: half, ..Fate::Answered.into() }
+    };
+    play(Options::default(), slow, async |rig: &Rig| {
         rig.node("a").await;
         let names: Vec<String> = (0..40).map(|number| format!("one{number}")).collect();
         for name in &names {

@@ -33,7 +33,7 @@ async fn taint(rig: &Rig, node: &str) {
 fn a_lost_node_keeps_its_volume_for_ever_and_who_waits_is_told_what_would_help() {
     calm(async |rig: &Rig| {
         lost(rig).await;
-        rig.stays("one", "a", 3600).await;
+        rig.stays("one", "a", 1800).await;
         let events = rig.events("FailedAttachVolume").await;
         let helps = |text: &String| {
             ["node \"a\" has it", "not ready", taint::OUT_OF_SERVICE.text(), "Node object is deleted"]
@@ -93,7 +93,7 @@ fn the_taint_on_a_node_that_works_forces_nothing_weakness_41() {
         rig.played.storage().orders.stuck.insert("a".to_owned());
         taint(rig, "a").await;
         rig.end_pod("p").await;
-        rig.stays("one", "a", 3600).await;
+        rig.stays("one", "a", 1800).await;
         rig.played.storage().orders.stuck.clear();
         rig.until_detached("one", "a").await;
     });
@@ -108,7 +108,7 @@ fn a_busy_mount_on_a_node_that_works_is_waited_for_race_44() {
         rig.until_mounted("a", "one").await;
         rig.played.storage().orders.stuck.insert("a".to_owned());
         rig.end_pod("p").await;
-        rig.stays("one", "a", 3600).await;
+        rig.stays("one", "a", 1800).await;
     });
 }
 
@@ -190,6 +190,7 @@ fn a_new_node_object_frees_nothing_before_its_agent_speaks_race_42() {
         rig.end_pod("p").await;
         rig.stays("one", "a", 600).await;
         rig.played.storage().orders.dead.clear();
+        rig.stays("one", "a", 1).await;
         rig.ready("a", "True").await;
         rig.until_detached("one", "a").await;
     });

@@ -1,7 +1,7 @@
 //! What a restart finds, and attachments that nobody speaks for (6.3, races 35 to 38, weaknesses 36 and 42).
 
 use api::{Claim, Key, Kind, Volume};
-use lifecycle::attach::attachment_name;
+use lifecycle::attach::{attachment_name, unique_name};
 use serde_json::json;
 
 use crate::played::{DRIVER, unique};
@@ -124,8 +124,7 @@ fn the_same_volume_under_another_name_is_the_same_volume_i15() {
 fn an_attachment_that_carries_its_volume_goes_when_nobody_wants_it_weakness_36() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
-        let inline = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-                            "csi": {"driver": DRIVER, "volumeHandle": "inside"}});
+        let inline = json!({"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inside"}});
         let name = attachment_name(DRIVER, "inside", "a");
         let spec = json!({"attacher": DRIVER, "nodeName": "a", "source": {"inlineVolumeSpec": inline}});
         rig.end().await;
@@ -134,6 +133,25 @@ fn an_attachment_that_carries_its_volume_goes_when_nobody_wants_it_weakness_36()
         rig.begin();
         rig.until_detached("inside", "a").await;
         assert!(rig.played.published("inside").is_empty());
+    });
+}
+
+#[test]
+fn an_in_tree_volume_inside_a_pod_is_attached_as_its_driver_sees_it_and_taken_back_10_2() {
+    calm(async |rig: &Rig| {
+        rig.node("a").await;
+        let volumes = json!([{"name": "v", "awsElasticBlockStore": {"volumeID": "vol-1"}}]);
+        let containers = json!([{"name": "main", "image": "example/main"}]);
+        let spec = json!({"nodeName": "a", "containers": containers, "volumes": volumes,
+                          "terminationGracePeriodSeconds": 0});
+        rig.create(Kind::POD, json!({"metadata": {"namespace": "default", "name": "p"}, "spec": spec})).await;
+        let (driver, unique) = ("ebs.csi.aws.com", unique_name("ebs.csi.aws.com", "vol-1"));
+        rig.until("the node is told", async || rig.told("a").await == [unique.clone()]).await;
+        let held = rig.get(Kind::ATTACHMENT, &Key::cluster(&attachment_name(driver, "vol-1", "a"))).await;
+        assert_eq!(held.expect("it is there")["spec"]["source"]["inlineVolumeSpec"]["csi"]["volumeHandle"], "vol-1");
+        rig.end_pod("p").await;
+        rig.until("the node is told", async || rig.told("a").await.is_empty()).await;
+        rig.until("it is taken back", async || rig.played.published("vol-1").is_empty()).await;
     });
 }
 

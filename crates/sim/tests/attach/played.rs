@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use api::{Key, Kind};
+use apiserver::store::Store;
 use lifecycle::attach::unique_name;
 use runtime::client::Selection;
 use runtime::{Client, Patch};
@@ -41,13 +42,14 @@ pub(crate) struct Storage {
     /// What attachments are for, by uid, as a driver remembers it.
     handles: BTreeMap<String, String>,
     violations: Vec<String>,
-    /// How many volumes were published at once, at most.
-    pub(crate) attachments: u64,
+    /// Whether there are orders that nobody has looked at.
+    ordered: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Played {
     client: Client,
+    store: Store,
     storage: Arc<Mutex<Storage>>,
 }
 
@@ -61,33 +63,46 @@ fn text(value: &Value) -> &str {
 }
 
 impl Played {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client, storage: Arc::default() }
+    pub(crate) fn new(client: Client, store: Store) -> Self {
+        Self { client, store, storage: Arc::default() }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Storage> {
+        self.storage.lock().expect("nobody panicked with it")
+    }
+
+    /// The storage, for whoever gives orders: they are followed at once.
     pub(crate) fn storage(&self) -> MutexGuard<'_, Storage> {
-        self.storage.lock().unwrap()
+        let mut storage = self.lock();
+        storage.ordered = true;
+        storage
     }
 
     pub(crate) fn mounted(&self, node: &str, handle: &str) -> bool {
-        self.storage().mounted.contains(&(node.to_owned(), handle.to_owned()))
+        self.lock().mounted.contains(&(node.to_owned(), handle.to_owned()))
     }
 
     pub(crate) fn published(&self, handle: &str) -> BTreeSet<String> {
-        self.storage().published.get(handle).cloned().unwrap_or_default()
+        self.lock().published.get(handle).cloned().unwrap_or_default()
     }
 
     /// What must never happen has not.
     pub(crate) fn check(&self) {
-        let violations = std::mem::take(&mut self.storage().violations);
+        let violations = std::mem::take(&mut self.lock().violations);
         assert!(violations.is_empty(), "{violations:#?}");
     }
 
+    /// Everybody looks when something has changed.
     pub(crate) async fn run(&self) {
+        let mut seen = None;
         loop {
-            self.attacher().await;
-            for node in self.list(Kind::NODE).await {
-                self.agent(text(&node["metadata"]["name"])).await;
+            let now = Some(self.store.revision());
+            if std::mem::take(&mut self.lock().ordered) || now != seen {
+                seen = now;
+                self.attacher().await;
+                for node in self.list(Kind::NODE).await {
+                    self.agent(text(&node["metadata"]["name"])).await;
+                }
             }
             sleep(Duration::from_millis(50)).await;
         }
@@ -108,13 +123,13 @@ impl Played {
     }
 
     async fn attacher(&self) {
-        if self.storage().orders.asleep {
+        if self.lock().orders.asleep {
             return;
         }
         for attachment in self.list(Kind::ATTACHMENT).await {
             let (meta, spec) = (&attachment["metadata"], &attachment["spec"]);
             if let Some(handle) = handle(spec) {
-                self.storage().handles.entry(text(&meta["uid"]).to_owned()).or_insert(handle);
+                self.lock().handles.entry(text(&meta["uid"]).to_owned()).or_insert(handle);
             }
             match meta["deletionTimestamp"].is_string() {
                 true => self.unpublish(&attachment).await,
@@ -130,7 +145,7 @@ impl Played {
         if self.patch(Kind::ATTACHMENT, name, false, guarded).await.is_none() {
             return;
         }
-        let refused = self.storage().orders.attach_error.clone();
+        let refused = self.lock().orders.attach_error.clone();
         let status = match refused {
             Some(message) => json!({"attachError": {"message": message, "time": "2027-01-01T00:00:00Z"}}),
             None => {
@@ -143,9 +158,8 @@ impl Played {
 
     fn publish_now(&self, attachment: &Value) {
         let node = text(&attachment["spec"]["nodeName"]).to_owned();
-        let mut storage = self.storage();
+        let mut storage = self.lock();
         let Some(handle) = storage.handles.get(text(&attachment["metadata"]["uid"])).cloned() else { return };
-        storage.attachments += 1;
         let nodes = storage.published.entry(handle.clone()).or_default();
         nodes.insert(node);
         if handle.starts_with("one") && nodes.len() > 1 {
@@ -159,14 +173,14 @@ impl Played {
         if meta["finalizers"].as_array().is_none_or(Vec::is_empty) {
             return;
         }
-        let refused = self.storage().orders.detach_error.clone();
+        let refused = self.lock().orders.detach_error.clone();
         if let Some(message) = refused {
             let status = json!({"detachError": {"message": message, "time": "2027-01-01T00:00:00Z"}});
             self.patch(Kind::ATTACHMENT, text(&meta["name"]), true, json!({"status": status})).await;
             return;
         }
         {
-            let mut storage = self.storage();
+            let mut storage = self.lock();
             let handle = storage.handles.get(text(&meta["uid"])).cloned().unwrap_or_default();
             let mounted = storage.mounted.contains(&(node.clone(), handle.clone()));
             if mounted && !storage.orders.dead.contains(&node) {
@@ -181,7 +195,7 @@ impl Played {
     /// Takes a volume away behind everybody's back, as a fence does, and says so.
     pub(crate) async fn fence(&self, node: &str, handle: &str) {
         {
-            let mut storage = self.storage();
+            let mut storage = self.lock();
             storage.orders.asleep = true;
             storage.published.entry(handle.to_owned()).or_default().remove(node);
             storage.mounted.remove(&(node.to_owned(), handle.to_owned()));
@@ -192,7 +206,7 @@ impl Played {
 
     /// One look of a node's agent: it says what it uses, then looks at what it has, and only then mounts (6.7).
     async fn agent(&self, name: &str) {
-        if self.storage().orders.dead.contains(name) {
+        if self.lock().orders.dead.contains(name) {
             return;
         }
         let pods = self.list(Kind::POD).await;
@@ -200,7 +214,7 @@ impl Played {
         let living = here.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
         let wanted: BTreeSet<String> = living.flat_map(handles).collect();
         let used: BTreeSet<String> = {
-            let mut storage = self.storage();
+            let mut storage = self.lock();
             let stuck = storage.orders.stuck.contains(name);
             storage.mounted.retain(|(node, handle)| stuck || node != name || wanted.contains(handle));
             let mounted = storage.mounted.iter().filter(|(node, _)| node == name).map(|(_, handle)| handle.clone());
@@ -221,7 +235,7 @@ impl Played {
     }
 
     fn mount(&self, node: &str, handle: &str) {
-        let mut storage = self.storage();
+        let mut storage = self.lock();
         if !storage.mounted.insert((node.to_owned(), handle.to_owned())) {
             return;
         }

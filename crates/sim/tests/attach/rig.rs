@@ -101,7 +101,7 @@ pub(crate) fn play(options: Options, fates: impl Fates + 'static, scenario: impl
         let desk = world.component("user", Fair);
         let client = Process::new(&world, &desk, 0).context.client;
         let rig = Rig {
-            played: Played::new(client.clone()),
+            played: Played::new(client.clone(), world.api().store().clone()),
             client,
             metrics: Arc::default(),
             life: Arc::new(Mutex::new(Some(Stopper::new()))),
@@ -134,13 +134,18 @@ impl Rig {
     async fn lives(&self, world: &World, options: Options, fates: impl Fates + 'static) {
         let mut component = world.component("orlop", fates);
         for life in 1.. {
-            while self.life.lock().unwrap().is_none() {
+            while self.life.lock().expect("nobody panicked with it").is_none() {
                 sleep(Duration::from_millis(50)).await;
             }
             let process = Process::new(world, &component, life);
-            *self.metrics.lock().unwrap() = Some(process.context.metrics.clone());
+            *self.metrics.lock().expect("nobody panicked with it") = Some(process.context.metrics.clone());
             let attachments = Attachments::new(&process.context, options);
-            let stop = self.life.lock().unwrap().as_ref().map_or_else(Stop::never, |(_, stop)| stop.clone());
+            let stop = self
+                .life
+                .lock()
+                .expect("nobody panicked with it")
+                .as_ref()
+                .map_or_else(Stop::never, |(_, stop)| stop.clone());
             let work = async { attachments.run(&stop).await };
             let ended = component.run(process.run(&Stop::never(), work)).await;
             if ended == Ended::Crashed {
@@ -151,19 +156,19 @@ impl Rig {
 
     /// Ends the process; it comes back with [`Rig::begin`].
     pub(crate) async fn end(&self) {
-        if let Some((stopper, _)) = self.life.lock().unwrap().take() {
+        if let Some((stopper, _)) = self.life.lock().expect("nobody panicked with it").take() {
             stopper.stop();
         }
         sleep(Duration::from_secs(1)).await;
     }
 
     pub(crate) fn begin(&self) {
-        *self.life.lock().unwrap() = Some(Stopper::new());
+        *self.life.lock().expect("nobody panicked with it") = Some(Stopper::new());
     }
 
     /// What a scraper would read.
     pub(crate) fn metrics(&self) -> String {
-        self.metrics.lock().unwrap().as_ref().expect("it runs").encode()
+        self.metrics.lock().expect("nobody panicked with it").as_ref().expect("it runs").encode()
     }
 
     /// Writes of the process that have this in their line of the journal.

@@ -337,3 +337,29 @@ fn a_driver_that_is_away_is_waited_for_and_nothing_is_said_against_the_attachmen
         assert_eq!(stage.attachment().await["metadata"]["annotations"][annotation::PUBLISHED_HANDLE.text()], HANDLE);
     });
 }
+
+#[test]
+fn calls_and_queues_are_counted_under_upstreams_names_sidecars_1_5() {
+    fair(PUBLISHES, async |stage: Stage| {
+        stage.driver.with().script.push_back(Some(Fate::Fails(Code::Aborted)));
+        stage.set().await;
+        stage.wait().await;
+        stage.detach().await;
+        stage.wait().await;
+        let text = stage.metrics.lock().expect("nobody panicked").as_ref().expect("a process lives").encode();
+        let has = |words: &[&str]| text.lines().any(|line| words.iter().all(|word| line.contains(word)));
+        for (method, code) in [
+            ("ControllerPublishVolume", "OK"),
+            ("ControllerPublishVolume", "Aborted"),
+            ("ControllerUnpublishVolume", "OK"),
+        ] {
+            let method = format!("method_name=\"/csi.v1.Controller/{method}\"");
+            let code = format!("grpc_status_code=\"{code}\"");
+            let driver = format!("driver_name=\"{NAME}\"");
+            assert!(has(&["csi_sidecar_operations_seconds_count", &driver, &method, &code]), "{method} {code}: {text}");
+        }
+        for queue in ["csi-attacher-va", "csi-attacher-pv"] {
+            assert!(has(&["workqueue_depth", &format!("name=\"{queue}\"")]), "{queue}: {text}");
+        }
+    });
+}

@@ -8,8 +8,8 @@ use tonic::Code;
 
 use crate::driver::{Fate, NAME};
 use crate::stage::{
-    ATTACHMENT, FINALIZER, HANDLE, NODE, NODE_ID, PUBLISHES, Stage, VOLUME, attachment, holds, node, play, secret,
-    volume, with_secret,
+    ATTACHMENT, FINALIZER, HANDLE, LISTS, NODE, NODE_ID, PUBLISHES, Stage, VOLUME, attachment, holds, node, play,
+    secret, volume, with_secret,
 };
 
 /// Nothing of a secret but its name.
@@ -133,6 +133,23 @@ fn an_attachment_of_upstreams_attacher_is_taken_back_with_the_volumes_help_sidec
         stage.make(&volume(json!({}))).await;
         stage.moment().await;
         assert!(gone(&stage).await, "the volume's coming wakes the attachment");
+    });
+}
+
+#[test]
+fn an_attachment_of_upstreams_attacher_whose_volume_is_gone_is_found_by_its_name_a7() {
+    play(LISTS, &Options { max_entries: 1, ..Options::default() }, None, async |stage: Stage| {
+        let name = lifecycle::attach::attachment_name(NAME, HANDLE, NODE);
+        let theirs = json!({"metadata": {"name": name, "finalizers": [FINALIZER],
+            "annotations": {annotation::NODE_ID.text(): NODE_ID}}, "status": {"attached": true}});
+        for handle in ["a", HANDLE, "z"] {
+            stage.driver.with().published.insert((handle.to_owned(), NODE_ID.to_owned()));
+        }
+        stage.make(&attachment(theirs)).await;
+        stage.drop::<api::Attachment>(&name).await;
+        stage.wait().await;
+        assert!(!stage.driver.has(HANDLE, NODE_ID) && !stage.exists(Kind::ATTACHMENT, &name).await);
+        assert!(stage.driver.has("a", NODE_ID) && stage.driver.has("z", NODE_ID));
     });
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::keys::annotation;
@@ -42,6 +43,8 @@ pub(crate) enum Mishap {
 pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) driver: Driver,
+    /// Of the process that lives.
+    pub(crate) metrics: Arc<Mutex<Option<Metrics>>>,
 }
 
 /// A process that begins with nothing but a driver that can do this.
@@ -60,12 +63,13 @@ where
         let component = world.component("user", Fair);
         let (metrics, entropy) = (Metrics::new(&runtime::time::SystemClock), Entropy::seeded(7));
         let client = Client::new(component.client(), client::Options::default(), &metrics, &entropy);
-        let stage = Stage { client, driver: driver.clone() };
+        let shown = Arc::new(Mutex::new(None));
+        let stage = Stage { client, driver: driver.clone(), metrics: shown.clone() };
         let life = Cell::new(0);
         let lives = async {
             loop {
                 let mishap = mishap.as_ref().filter(|_| life.get() == 0);
-                one_life(&world, life.get(), mishap, (&driver, options)).await;
+                one_life(&world, life.get(), mishap, (&driver, options, &shown)).await;
                 life.set(life.get() + 1);
             }
         };
@@ -88,7 +92,12 @@ async fn protecting(world: &World) {
     component.run(process.run(&stop, protector.run(&stop))).await;
 }
 
-async fn one_life(world: &World, life: u64, mishap: Option<&Mishap>, (driver, options): (&Driver, &Options)) {
+async fn one_life(
+    world: &World,
+    life: u64,
+    mishap: Option<&Mishap>,
+    (driver, options, shown): (&Driver, &Options, &Mutex<Option<Metrics>>),
+) {
     let (mishap, journal) = (mishap.cloned(), driver.clone());
     let mut seen = 0;
     let script = move |ask: &Ask<'_>| -> Verdict {
@@ -106,6 +115,7 @@ async fn one_life(world: &World, life: u64, mishap: Option<&Mishap>, (driver, op
     let component = world.component("orlop", script);
     let process = Process::new(world, &component, life);
     let context = process.context.clone();
+    *shown.lock().expect("nobody panicked") = Some(context.metrics.clone());
     let stop = Stop::never();
     let socket = runtime::csi::Driver::new(driver.clone(), runtime::csi::Options::default(), &context.metrics);
     let work = async {

@@ -78,7 +78,7 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
     };
     let orlop = match &args.orlop {
         Some(program) => program.clone(),
-        None => build(Profile::Release).await?,
+        None => build(Profile::Checked).await?,
     };
     let suite = Suite { programs, orlop, scenario: args.scenario.clone(), attacher: args.attacher.clone() };
     let wanted = |name: &str| args.only.as_ref().is_none_or(|part| name.contains(part));

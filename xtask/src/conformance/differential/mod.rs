@@ -95,7 +95,7 @@ pub(super) async fn run(go: &Go, args: &Args) -> anyhow::Result<()> {
     let programs = Programs::build(go, &[Program::Etcd, Program::ApiServer])?;
     let program = match &args.program {
         Some(program) => program.clone(),
-        None => build(Profile::Release).await?,
+        None => build(Profile::Checked).await?,
     };
     let scratch = Scratch::make()?;
     let (mut ours, mut theirs) = start(&program, &programs, scratch.path()).await?;

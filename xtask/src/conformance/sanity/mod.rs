@@ -69,7 +69,7 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
         sanity: go.install(SUITE, SUITE_VERSION, &home.join("bin"))?,
         driver: match &args.driver {
             Some(program) => program.clone(),
-            None => build(Profile::Release).await?,
+            None => build(Profile::Checked).await?,
         },
         fixtures: crate::root().join("tests/conformance"),
         logs,
@@ -95,8 +95,8 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
 /// Which build of the program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Profile {
-    /// As `cargo run --release` builds it.
-    Release,
+    /// Fast enough, and with the checks of a debug build: what the simulator is built with, too, so that most is shared.
+    Checked,
     /// As it is shipped: smaller, and slower to build.
     Dist,
 }
@@ -104,20 +104,25 @@ pub(crate) enum Profile {
 impl Profile {
     fn name(self) -> &'static str {
         match self {
-            Self::Release => "release",
+            Self::Checked => "sim",
             Self::Dist => "dist",
         }
     }
 }
 
-/// Builds the program as users get it.
+/// Builds the program. The simulator is built with it: what both stand on is then built once.
 pub(crate) async fn build(profile: Profile) -> anyhow::Result<PathBuf> {
+    let packages: &[&str] = match profile {
+        Profile::Checked => &["orlop", "orlop-sim"],
+        Profile::Dist => &["orlop"],
+    };
     let profile = profile.name();
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--profile", profile, "-p", "orlop"]).current_dir(crate::root()).kill_on_drop(true);
+    cargo.args(["build", "--bins", "--profile", profile]).current_dir(crate::root()).kill_on_drop(true);
+    cargo.args(packages.iter().flat_map(|package| ["--package", package]));
     let status = cargo.status().await?;
     if !status.success() {
-        bail!("cargo build --profile {profile} -p orlop: {status}");
+        bail!("cargo build --profile {profile}: {status}");
     }
     Ok(crate::target().join(profile).join("orlop"))
 }

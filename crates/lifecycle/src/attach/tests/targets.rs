@@ -7,8 +7,10 @@ use api::{Claim, CsiDriver, Key, Volume, Word};
 use serde_json::{Value, json};
 
 use super::super::target::{Around, Origin, Sharing, Unattachable, resolve, targets};
-use super::super::{Target, unique_name};
-use super::{DRIVER, pod, read, volume};
+use super::super::wish::{Because, Users};
+use super::super::{Evidence, Hold, Sight, Target, unique_name};
+use super::{DRIVER, State, attachment, node, pod, read, rules, volume};
+use crate::{Reason as _, Standing};
 
 #[derive(Default)]
 struct World {
@@ -118,6 +120,24 @@ fn a_claim_that_a_pod_names_twice_is_one_volume_weakness_37() {
     let twice = json!([{"name": "x", "persistentVolumeClaim": {"claimName": "c"}},
                        {"name": "y", "persistentVolumeClaim": {"claimName": "c"}}]);
     assert_eq!(targets(&pod(twice), &World::bound()).len(), 1);
+}
+
+#[test]
+fn whoever_only_looks_gets_the_reason_the_controller_acts_on() {
+    let world = World::bound();
+    let mut waiting = pod(json!([{"name": "x", "persistentVolumeClaim": {"claimName": "c"}}]));
+    waiting.node = "b".into();
+    let nodes = [node("a", "Unknown", &["v"], &["v"]), node("b", "True", &["v"], &[])];
+    let attachments = [attachment("v", "a", State::Attached)];
+    let pods = [waiting];
+    let sight = Sight { around: &world, nodes: &nodes, attachments: &attachments, pods: &pods, rules: rules() };
+    let because = sight.of(&pods[0], &pods[0].volumes[0]).unwrap();
+    let Because::Held { holders, users, .. } = &because else { panic!("{because:?}") };
+    assert_eq!((holders.len(), &*holders[0].node, users), (1, "a", &Users::default()));
+    assert_eq!(because.standing(), Standing::Stuck, "{because}");
+    assert_eq!(sight.hold(&attachments[0]), holders[0].hold);
+    let gone = Sight { nodes: &nodes[1..], ..sight };
+    assert_eq!(gone.hold(&attachments[0]), Hold::Forced { evidence: Evidence::NodeGone });
 }
 
 #[test]

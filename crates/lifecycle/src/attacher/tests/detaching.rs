@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::attachment::{Phase, not_unpublished, recorded};
+use super::super::attachment::{Phase, is_named_after, not_unpublished, recorded};
 use super::super::listing::{Agreement, Listing, compare};
 use super::super::publication::{Origin, Target};
 use super::super::{Because, Handler};
@@ -47,6 +47,13 @@ fn without_our_finalizer_there_is_nothing_to_take_back_unless_the_driver_says_so
     assert!(matches!(world.action(), Some(Action::Unpublish(to, _)) if to == target()));
 }
 
+#[test]
+fn taking_back_an_earlier_attempt_is_not_taking_back_the_one_that_was_written_down_since_a5() {
+    let earlier = Target { node_id: "old".to_owned(), ..target() };
+    let world = world().recorded().deleted().with(|world| world.progress = Progress::Unpublished(earlier));
+    assert_eq!(world.action(), Some(Action::Unpublish(target(), Origin::Csi)));
+}
+
 /// As upstream's attacher leaves it: the node's id, and nothing about the volume.
 fn upstreams() -> World {
     world().attached().deleted().with(|world| {
@@ -85,6 +92,28 @@ fn what_nobody_can_name_is_not_forgotten_a7() {
     let said = lost.refusal();
     assert!(said.contains(FINALIZER) && said.contains("\"v\""), "{said}");
     assert_eq!(lost.action(), Some(Action::Complain(Phase::Detach)));
+}
+
+#[test]
+fn the_driver_is_asked_which_volume_an_attachment_was_named_after_a7() {
+    let lost = upstreams().with(|world| {
+        world.volume = Ok(None);
+        world.has.insert(Ability::ListVolumes);
+    });
+    assert_eq!(lost.action(), Some(Action::FindHandle));
+    let found = lost.with(|world| world.listed = Ok(Some("h".to_owned())));
+    let old = Target { node_id: "old".to_owned(), ..target() };
+    assert_eq!(found.action(), Some(Action::Unpublish(old, Origin::Csi)));
+    let unknown = found.with(|world| world.listed = Ok(None));
+    assert!(unknown.refusal().contains(FINALIZER), "a driver that lists nothing like it may have forgotten it");
+}
+
+#[test]
+fn an_attachments_name_tells_the_handle_it_was_made_of() {
+    let name = crate::attach::attachment_name(DRIVER, "h", "n");
+    let named = world().with(|world| world.attachment["metadata"]["name"] = json!(name));
+    let attachment: Attachment = serde_json::from_value(named.attachment).unwrap();
+    assert!(is_named_after(&attachment, "h") && !is_named_after(&attachment, "other"));
 }
 
 #[test]

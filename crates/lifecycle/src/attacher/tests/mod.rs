@@ -27,6 +27,7 @@ struct World {
     /// `Ok(None)` is a volume that the server says is not there.
     volume: Result<Option<Value>, NotRead>,
     node: Result<Option<Value>, NotRead>,
+    listed: Result<Option<String>, NotRead>,
     secret: Option<(Reference, &'static str)>,
     forced: Forced,
     progress: Progress,
@@ -52,6 +53,7 @@ fn world() -> World {
             "spec": {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "h"}},
         }))),
         node: Ok(Some(json!({"metadata": {"name": "n"}, "spec": {"drivers": [{"name": DRIVER, "nodeID": "id"}]}}))),
+        listed: Err(NotRead),
         secret: None,
         forced: Forced::No,
         progress: Progress::Nothing,
@@ -104,7 +106,7 @@ impl World {
         };
         let secret = self.secret.as_ref().map(|(reference, missing)| match *missing {
             "" => (reference, SecretSeen::Held),
-            why => (reference, SecretSeen::Missing(why)),
+            why => (reference, SecretSeen::Unusable(why)),
         });
         decide(&Seen {
             attachment: &attachment,
@@ -115,6 +117,11 @@ impl World {
                 Ok(Some(node)) => Lookup::Found(node),
                 Ok(None) => Lookup::Absent,
                 Err(()) => Lookup::NotCached,
+            },
+            listed: match &self.listed {
+                Ok(Some(handle)) => Lookup::Found(handle),
+                Ok(None) => Lookup::Absent,
+                Err(NotRead) => Lookup::NotCached,
             },
             secret,
             forced: self.forced,

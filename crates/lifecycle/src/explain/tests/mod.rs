@@ -7,6 +7,7 @@ mod anything;
 mod claims;
 mod going;
 mod places;
+mod pods;
 mod provisioners;
 mod sight;
 mod using;

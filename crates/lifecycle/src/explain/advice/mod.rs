@@ -1,7 +1,11 @@
 //! What a person can do about a reason. Every reason has an answer here, if only that there is nothing to do.
 
+mod pods;
+
 use api::keys::{annotation, taint};
 use api::{Claim, Volume};
+
+pub(super) use pods::{attach, hold, node};
 
 use super::finding::{Finding, PodTrouble};
 use super::source::Problem;
@@ -372,6 +376,11 @@ impl Finding {
             }
             Self::NoRoom { .. } => say(["Free or add storage, or make the claim anew with a smaller request."]),
             Self::Source { problem, kind, name } => source(problem, kind, name),
+            Self::AgentSays { .. }
+            | Self::AgentSilent { .. }
+            | Self::PodLeaving { .. }
+            | Self::PodNodeGone { .. }
+            | Self::PodNodeNotReady { .. } => pods::agent(self),
             Self::FinalizersLeft { .. } => say([
                 "See that whoever owns each finalizer runs. Taking one off by hand leaves what it guards behind, for ever.",
             ]),

@@ -1,0 +1,100 @@
+//! The same answers from plain lists of objects: for whoever only looks, such as `orlop explain`.
+
+use std::time::Duration;
+
+use api::{Attachment, Node, Pod, PodVolume};
+
+use super::hold::{Held, Hold, Need, Rules, judge, usage};
+use super::names::attachment_name;
+use super::target::{Around, Target, Unattachable, resolve, targets};
+use super::wish::{Because, Other, Slot, Users, Wish, about};
+use crate::Lookup;
+
+/// What was seen of a cluster.
+#[derive(Clone, Copy)]
+pub struct Sight<'a> {
+    pub around: &'a dyn Around,
+    pub nodes: &'a [Node],
+    pub attachments: &'a [Attachment],
+    /// All that were seen; those of other namespaces are counted, not named.
+    pub pods: &'a [Pod],
+    pub rules: Rules,
+}
+
+impl std::fmt::Debug for Sight<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { nodes, attachments, pods, .. } = self;
+        let (nodes, attachments, pods) = (nodes.len(), attachments.len(), pods.len());
+        write!(f, "Sight {{ {nodes} nodes, {attachments} attachments, {pods} pods }}")
+    }
+}
+
+impl Sight<'_> {
+    /// Why a volume of a scheduled pod is attached to the pod's node, or not yet. An error says that it need not be, or what
+    /// has to happen before.
+    pub fn of(&self, pod: &Pod, volume: &PodVolume) -> Result<Because, Unattachable> {
+        let target = resolve(pod, volume, self.around)?;
+        let name = target.attachment(&pod.node);
+        let own = self.attachments.iter().find(|held| held.name() == name);
+        let elsewhere = self.attachments.iter().filter(|held| *held.node != *pod.node && self.is_of(held, &target));
+        let others: Vec<Other<'_>> = elsewhere.map(|attachment| self.other(attachment, &target)).collect();
+        Ok(about(&Wish {
+            target: &target,
+            node_name: &pod.node,
+            node: self.node(&pod.node),
+            own,
+            others: &others,
+            users: &self.users(pod, &target),
+            slot: Slot::Free,
+            waited: own.map_or(Duration::ZERO, |own| self.age(own)),
+        }))
+    }
+
+    /// Why an attachment stays, or goes.
+    pub fn hold(&self, attachment: &Attachment) -> Hold {
+        let node = self.node(&attachment.node);
+        let wanting = self.pods.iter().filter(|pod| pod.wants_volumes() && *pod.node == *attachment.node);
+        let mut wanted = wanting.flat_map(|pod| targets(pod, self.around));
+        let need = match wanted.any(|target| target.attachment(&attachment.node) == attachment.name()) {
+            true => Need::Wanted,
+            false => Need::Unwanted,
+        };
+        let usage = usage(node, attachment.name());
+        judge(&Held { attachment, need, node, usage, rules: self.rules })
+    }
+
+    fn other<'b>(&self, attachment: &'b Attachment, target: &Target) -> Other<'b> {
+        let told = self.node(&attachment.node).found().is_some_and(|node| node.reports_attached(&target.unique()));
+        Other { attachment, hold: self.hold(attachment), told }
+    }
+
+    /// The list is the server's own: a node that is not in it does not exist.
+    fn node(&self, name: &str) -> Lookup<'_, Node> {
+        self.nodes.iter().find(|node| node.name() == name).map_or(Lookup::Absent, Lookup::Found)
+    }
+
+    /// Whether an attachment is of this volume: by the volume's name, or by the hash in its own.
+    fn is_of(&self, attachment: &Attachment, target: &Target) -> bool {
+        let by_hash = attachment_name(&target.driver, &target.handle, &attachment.node);
+        attachment.name() == by_hash || attachment.volume.as_deref() == Some(target.name())
+    }
+
+    fn users(&self, pod: &Pod, target: &Target) -> Users {
+        let unique = target.unique();
+        let uses = |other: &&Pod| {
+            other.wants_volumes()
+                && other.node != pod.node
+                && targets(other, self.around).iter().any(|used| used.unique() == unique)
+        };
+        let (here, elsewhere): (Vec<&Pod>, Vec<&Pod>) =
+            self.pods.iter().filter(uses).partition(|other| other.namespace() == pod.namespace());
+        let mut here: Vec<Box<str>> = here.into_iter().map(|other| other.name().into()).collect();
+        here.sort();
+        Users { here, elsewhere: elsewhere.len() }
+    }
+
+    fn age(&self, attachment: &Attachment) -> Duration {
+        let seconds = self.rules.now.0.saturating_sub(attachment.meta.created.0);
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+    }
+}

@@ -1,0 +1,67 @@
+//! Until everything is known that has to be known before anything is taken away.
+
+use api::{CsiDriver, Key, Kind, Node};
+use runtime::Verdict;
+use tokio::time::sleep;
+
+use super::{Agent, PAUSE};
+use crate::actual::{Attachable, What};
+
+impl Agent {
+    /// Resolves every pod once and reads the node, and then allows taking away (node 5.1, 7.1, 21.5).
+    pub(super) async fn learn(&self) {
+        self.pods.synced().await;
+        self.context.cache::<CsiDriver>().synced().await;
+        self.context.cache::<api::Claim>().synced().await;
+        self.context.cache::<api::Volume>().synced().await;
+        for pod in self.pods.walk() {
+            while let Verdict::Failed(why) = self.resolve_pod(&pod.meta.key).await {
+                tracing::warn!(pod = %pod.meta.key, why, "a pod's volumes cannot be looked up yet");
+                sleep(PAUSE).await;
+            }
+        }
+        let found = self.world().actual.values().any(|entry| entry.attachable == Attachable::Unknown);
+        if found {
+            self.learn_attached().await;
+        }
+        self.retry_unread().await;
+        self.world().known = true;
+        tracing::info!("the pods of this node and what it holds are known");
+        self.wake_all();
+        self.sweep_orphans().await;
+    }
+
+    /// What was found on disk is in use if the node's status says that it is attached, or was in use.
+    async fn learn_attached(&self) {
+        let key = Key::cluster(&self.options.node);
+        let node = loop {
+            match self.context.client.get::<Node>(Kind::NODE, &key).await {
+                Ok(node) => break node,
+                Err(error) => {
+                    tracing::warn!(%error, "the node cannot be read; nothing is unmounted before that");
+                    sleep(PAUSE).await;
+                }
+            }
+        };
+        let mut world = self.world();
+        for (id, entry) in &mut world.actual {
+            if entry.attachable == Attachable::Unknown {
+                let listed = node.reports_attached(id.as_str()) || node.uses(id.as_str());
+                entry.attachable = if listed { Attachable::Yes } else { Attachable::No };
+            }
+        }
+    }
+
+    /// Whether a driver's volumes have to be attached. Without its object they have to.
+    pub(crate) fn attaches(&self, driver: &str) -> bool {
+        let object = self.context.cache::<CsiDriver>().get(&Key::cluster(driver));
+        lifecycle::node::terms::attaches(object.as_deref().map(|object| &object.spec))
+    }
+
+    pub(crate) fn attachable(&self, what: &What) -> Attachable {
+        match what {
+            What::Csi { driver, .. } if !what.is_inline() && self.attaches(driver.as_str()) => Attachable::Yes,
+            What::Csi { .. } | What::InTree { .. } => Attachable::No,
+        }
+    }
+}

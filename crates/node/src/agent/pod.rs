@@ -1,0 +1,226 @@
+//! A pod: what it wants, what it is told, and its end (node 5, 22).
+
+use std::sync::Arc;
+
+use api::keys::condition;
+use api::{Key, Kind, Uid};
+use lifecycle::Reason as _;
+use lifecycle::node::Because;
+use runtime::client::{Error, Preconditions};
+use runtime::{Patch, Verdict};
+use serde_json::json;
+
+use super::Agent;
+use crate::desired::DesiredPod;
+use crate::pods::{LocalPod, Said};
+
+impl Agent {
+    pub(super) async fn pod_pass(&self, key: Key) -> Verdict {
+        match self.resolve_pod(&key).await {
+            Verdict::Done => {}
+            other => return other,
+        }
+        let Some(pod) = self.pods.get(&key) else { return Verdict::Done };
+        let ended = match pod.lives() {
+            true => self.tell(&pod).await,
+            false => self.finish(&pod).await,
+        };
+        match ended {
+            Ok(()) => Verdict::Done,
+            Err(error) if error.is_not_found() => Verdict::Done,
+            Err(error) => Verdict::Failed(error.to_string()),
+        }
+    }
+
+    /// Looks up what a pod wants now, and wakes the volumes that this concerns.
+    pub(crate) async fn resolve_pod(&self, key: &Key) -> Verdict {
+        let pod = self.pods.get(key);
+        // A pod of the same name that came later is another pod.
+        let others: Vec<Uid> = {
+            let world = self.world();
+            let same = world.desired.pods().filter(|held| held.pod.meta.key == *key);
+            same.map(|held| held.pod.uid().clone())
+                .filter(|uid| pod.as_ref().is_none_or(|pod| pod.uid() != uid))
+                .collect()
+        };
+        for uid in &others {
+            self.unwant(uid);
+        }
+        let Some(pod) = pod else { return Verdict::Done };
+        if !pod.lives() {
+            self.unwant(pod.uid());
+            return Verdict::Done;
+        }
+        let node = self.nodes.get(&Key::cluster(&self.options.node));
+        let resolver =
+            crate::desired::Resolver { context: &self.context, node: &self.options.node, labels: node.as_deref() };
+        let known = self.world().desired.known(&pod);
+        match resolver.pod(&pod, known.as_ref()).await {
+            Ok(desired) => {
+                self.want(&pod, desired);
+                Verdict::Done
+            }
+            Err(error) => Verdict::Failed(error.to_string()),
+        }
+    }
+
+    fn want(&self, pod: &Arc<LocalPod>, desired: DesiredPod) {
+        self.adopt(&desired);
+        let mut touched = self.world().desired.set(desired);
+        // The pod may have gone while its claims were looked up.
+        if self.pods.get(&pod.meta.key).is_none_or(|now| now.uid() != pod.uid() || !now.lives()) {
+            touched.extend(self.world().desired.remove(pod.uid()));
+        }
+        touched.extend(self.world().held_by(pod.uid()));
+        self.wake(touched);
+    }
+
+    /// What an earlier run mounted is not asked for again, so that its size and its next refresh are learned here.
+    fn adopt(&self, desired: &DesiredPod) {
+        for wish in desired.volumes.values().flatten() {
+            let republish = self.republish_at(wish);
+            let mut world = self.world();
+            let Some(entry) = world.actual.get_mut(&wish.id) else { continue };
+            if entry.size.is_none() {
+                entry.size = wish.claimed.clone();
+            }
+            if let Some(held) = entry.pods.get_mut(wish.pod.uid()).filter(|held| held.republish.is_none()) {
+                held.republish = republish;
+            }
+        }
+    }
+
+    fn unwant(&self, uid: &Uid) {
+        let touched = {
+            let mut world = self.world();
+            let mut touched = world.desired.remove(uid);
+            touched.extend(world.held_by(uid));
+            world.stands.retain(|(_, pod), _| pod != uid);
+            touched
+        };
+        self.unwants.notify_waiters();
+        self.wake(touched);
+    }
+
+    fn wake(&self, ids: Vec<crate::actual::VolumeId>) {
+        if !ids.is_empty() {
+            self.report.notify_one();
+        }
+        for id in ids {
+            self.volume_queue.add(id);
+        }
+    }
+
+    /// Wakes a pod by its uid: something about one of its volumes changed.
+    pub(crate) fn wake_pod(&self, uid: &Uid) {
+        if let Some(pod) = self.by_uid.first(uid.as_str()) {
+            self.pod_queue.add(pod.meta.key.clone());
+        }
+    }
+
+    /// Writes into the pod's conditions whether its volumes are ready, and why not.
+    async fn tell(&self, pod: &Arc<LocalPod>) -> Result<(), Error> {
+        let Some(desired) = self.world().desired.pod(pod.uid()).cloned() else { return Ok(()) };
+        let mut waits: Vec<(&str, Because)> = Vec::new();
+        for (name, volume) in &desired.volumes {
+            match volume {
+                Ok(wish) => match self.stands(&wish.id, pod.uid()) {
+                    Because::Ready | Because::Republishing | Because::Expanding => {}
+                    because => waits.push((name, because)),
+                },
+                Err(because) => {
+                    if let Some(notice) = because.notice() {
+                        self.notices.say(&**pod, notice);
+                    }
+                    waits.push((name, because.clone()));
+                }
+            }
+        }
+        let said = say(&waits);
+        if pod.said.as_ref().is_some_and(|held| {
+            (&held.status, &held.reason, &held.message) == (&said.status, &said.reason, &said.message)
+        }) {
+            return Ok(());
+        }
+        let unchanged = pod.said.as_ref().filter(|held| held.status == said.status).and_then(|held| held.since.clone());
+        let now = self.context.clock.now();
+        let since = unchanged.map_or_else(|| format!("{now:.0}"), String::from);
+        let patch = json!({"metadata": {"uid": pod.uid().as_str()}, "status": {"conditions": [{
+            "type": condition::VOLUMES_READY,
+            "status": said.status,
+            "reason": said.reason,
+            "message": said.message,
+            "lastTransitionTime": since,
+        }]}});
+        let stored =
+            self.context.client.patch_status::<LocalPod>(Kind::POD, &pod.meta.key, &Patch::Strategic(patch)).await;
+        match stored {
+            Ok(stored) => drop(self.pods.wrote(stored)),
+            // Another pod of that name, or none: its own events wake it.
+            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// A pod that ends: when nothing of it is left on this machine, its object may go (node 22).
+    async fn finish(&self, pod: &Arc<LocalPod>) -> Result<(), Error> {
+        {
+            let world = self.world();
+            if !world.known || !world.held_by(pod.uid()).is_empty() {
+                return Ok(());
+            }
+        }
+        if !self.clear_pod_directory(pod.uid()).await {
+            return Ok(());
+        }
+        self.notices.forget(pod.uid());
+        if !pod.meta.is_deleting() || !self.options.finish_pods {
+            return Ok(());
+        }
+        let ended = self.context.client.delete_now::<LocalPod>(&pod.meta.key, &Preconditions::same(&pod.meta)).await;
+        match ended {
+            Ok(_) => self.pods.deleted(&pod.meta.key, pod.uid()),
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// The condition that these reasons make.
+fn say(waits: &[(&str, Because)]) -> Said {
+    let Some((_, first)) = waits.first() else {
+        return Said { status: "True".into(), reason: "Mounted".into(), message: "".into(), since: None };
+    };
+    let sentences: Vec<String> = waits.iter().map(|(name, because)| format!("{name}: {because}")).collect();
+    Said {
+        status: "False".into(),
+        reason: camel(first.code()).into(),
+        message: sentences.join("; ").into(),
+        since: None,
+    }
+}
+
+/// `not_attached` as a condition's reason is written: `NotAttached`.
+fn camel(code: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect::<String>()
+    };
+    code.split('_').map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_names_every_volume_that_is_not_ready() {
+        let waits = [("data", Because::NotAttached), ("logs", Because::Staging)];
+        let said = say(&waits);
+        assert_eq!((&*said.status, &*said.reason), ("False", "NotAttached"));
+        assert!(said.message.contains("data: ") && said.message.contains("; logs: "), "{}", said.message);
+        assert_eq!(&*say(&[]).status, "True");
+    }
+}

@@ -1,0 +1,183 @@
+//! What changes wakes whom it concerns; nothing polls (weaknesses node 31 #11 to #13).
+
+use api::{Attachment, Claim, CsiDriver, Volume};
+use futures_util::future::select_all;
+use lifecycle::attach::attachment_name;
+use runtime::csi::Link;
+use tokio::sync::watch;
+
+use super::Agent;
+use crate::actual::{VolumeId, What};
+
+impl Agent {
+    /// Lets every kind of change put its keys on the queues.
+    pub(super) fn subscribe(&self) {
+        let queue = self.pod_queue.clone();
+        self.pods.subscribe(move |change| queue.add(change.key().clone()));
+        self.follow_claims();
+        self.follow_attachments();
+        self.follow_node();
+        let (world, volumes, pods, report) =
+            (self.world.clone(), self.volume_queue.clone(), self.pod_queue.clone(), self.report.clone());
+        self.context.cache::<CsiDriver>().subscribe(move |change| {
+            let name = change.key().name();
+            let mut world = world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            for id in world.volumes() {
+                if driver_of(&world, &id).is_some_and(|driver| driver == name) {
+                    world.forgive(&id);
+                    volumes.add(id);
+                }
+            }
+            for pod in world.desired.pods() {
+                pods.add(pod.pod.meta.key.clone());
+            }
+            report.notify_one();
+        });
+    }
+
+    /// A claim or a volume: the pods whose volumes come from it are resolved again.
+    fn follow_claims(&self) {
+        let (queue, pods, world) = (self.pod_queue.clone(), self.pods.clone(), self.world.clone());
+        self.context.cache::<Claim>().subscribe(move |change| {
+            let claim = change.key();
+            for pod in pods.walk().filter(|pod| Some(pod.namespace()) == claim.namespace()) {
+                if names_claim(&pod, claim.name()) {
+                    forgive(&world, &pod);
+                    queue.add(pod.meta.key.clone());
+                }
+            }
+        });
+        let (queue, pods, world) = (self.pod_queue.clone(), self.pods.clone(), self.world.clone());
+        self.context.cache::<Volume>().subscribe(move |change| {
+            let Some(claim) = change.object().claim.as_ref().map(|claim| claim.key.clone()) else { return };
+            for pod in pods.walk().filter(|pod| Some(pod.namespace()) == claim.namespace()) {
+                if names_claim(&pod, claim.name()) {
+                    forgive(&world, &pod);
+                    queue.add(pod.meta.key.clone());
+                }
+            }
+        });
+    }
+
+    fn follow_attachments(&self) {
+        let (node, world, queue) = (self.options.node.clone(), self.world.clone(), self.volume_queue.clone());
+        self.context.cache::<Attachment>().subscribe(move |change| {
+            let attachment = change.object();
+            if attachment.node != *node {
+                return;
+            }
+            let mut world = world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let named = |id: &VolumeId| {
+                let parsed = lifecycle::attach::parse_unique(id.as_str());
+                parsed.is_some_and(|(driver, handle)| attachment_name(driver, handle, &node) == attachment.name())
+            };
+            if let Some(id) = world.volumes().into_iter().find(named) {
+                world.forgive(&id);
+                queue.add(id);
+            }
+        });
+    }
+
+    fn follow_node(&self) {
+        let (world, queue, report) = (self.world.clone(), self.volume_queue.clone(), self.report.clone());
+        self.nodes.subscribe(move |change| {
+            report.notify_one();
+            let (before, after) = (change.before(), change.after());
+            let mut world = world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            for id in world.volumes() {
+                let listed = |node: &std::sync::Arc<api::Node>| node.reports_attached(id.as_str());
+                if before.is_some_and(listed) != after.is_some_and(listed) {
+                    world.forgive(&id);
+                    queue.add(id);
+                }
+            }
+        });
+    }
+
+    /// Follows drivers that come, go, or lose their connection.
+    pub(super) async fn follow_drivers(&self) {
+        let mut changes = self.drivers.changes();
+        let mut links: Vec<(String, watch::Receiver<Link>)> = Vec::new();
+        loop {
+            let names = self.drivers.names();
+            links.retain(|(name, _)| names.contains(name));
+            for name in names {
+                let Some(registered) = self.drivers.get(&name) else { continue };
+                let fresh = registered.driver.link();
+                match links.iter_mut().find(|(held, _)| *held == name) {
+                    Some((_, link)) if link.same_channel(&fresh) => {}
+                    Some((_, link)) => *link = fresh,
+                    None => links.push((name, fresh)),
+                }
+            }
+            let moved = async {
+                match links.is_empty() {
+                    true => std::future::pending().await,
+                    false => {
+                        let changed = links.iter_mut().map(|(_, link)| Box::pin(link.changed()));
+                        let (ended, at, _) = select_all(changed).await;
+                        (ended.is_err(), at)
+                    }
+                }
+            };
+            let gone = tokio::select! {
+                biased;
+                // The sender lives as long as `self.drivers`.
+                _ = changes.changed() => None,
+                (ended, at) = moved => ended.then_some(at),
+            };
+            if let Some(at) = gone {
+                links.remove(at);
+            }
+            self.wake_drivers();
+        }
+    }
+
+    /// Everything that a driver is needed for.
+    fn wake_drivers(&self) {
+        let mut world = self.world();
+        for id in world.volumes() {
+            if driver_of(&world, &id).is_some() {
+                world.forgive(&id);
+                self.volume_queue.add(id);
+            }
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        let ids = self.world().volumes();
+        for id in ids {
+            self.volume_queue.add(id);
+        }
+        self.report.notify_one();
+    }
+}
+
+fn names_claim(pod: &crate::pods::LocalPod, claim: &str) -> bool {
+    use crate::pods::VolumeSource;
+    pod.volumes.iter().any(|volume| match &volume.source {
+        VolumeSource::Claim { name, .. } => &**name == claim,
+        VolumeSource::Ephemeral => pod.claim_of(&volume.name) == claim,
+        _ => false,
+    })
+}
+
+fn forgive(world: &std::sync::Mutex<super::World>, pod: &crate::pods::LocalPod) {
+    let mut world = world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let ids: Vec<VolumeId> = match world.desired.pod(pod.uid()) {
+        Some(desired) => desired.volumes.values().flatten().map(|wish| wish.id.clone()).collect(),
+        None => return,
+    };
+    for id in ids {
+        world.forgive(&id);
+    }
+}
+
+fn driver_of(world: &super::World, id: &VolumeId) -> Option<String> {
+    let what = world.actual.get(id).map(|entry| entry.what.clone());
+    let what = what.or_else(|| world.desired.wishes(id).first().map(|wish| wish.what.clone()))?;
+    match what {
+        What::Csi { driver, .. } => Some(driver.as_str().to_owned()),
+        What::InTree { .. } => None,
+    }
+}

@@ -1,0 +1,239 @@
+//! One volume: look, decide, do one step, look again.
+
+mod act;
+mod view;
+
+use std::time::Duration;
+
+use api::Uid;
+use lifecycle::node::{Because, Class, Held, Origin, Step, decide};
+use lifecycle::{Notice, Reason as _};
+use runtime::Verdict;
+use tokio::time::Instant;
+
+use crate::Agent;
+use crate::actual::{Entry, PodEntry, VolumeId};
+use crate::agent::{BACKOFF, Failed};
+pub(crate) use act::{Effect, Failure};
+pub(crate) use view::View;
+
+/// How many steps of one volume follow each other before others have their turn.
+const ROUNDS: usize = 64;
+
+impl Agent {
+    pub(crate) async fn volume_pass(&self, id: VolumeId) -> Verdict {
+        for _ in 0..ROUNDS {
+            let Some(view) = self.view(&id) else {
+                self.forget_failures(&id);
+                return Verdict::Done;
+            };
+            let decision = decide(&view.observed());
+            tracing::debug!(volume = %id, because = %decision.because, actions = ?decision.actions, "decided");
+            self.note(&id, &view);
+            let now = Instant::now();
+            let Some(step) = decision.actions.into_iter().find(|step| self.may_try(&id, step, now)) else {
+                return self.rest(&id, &view, now);
+            };
+            let began = Instant::now();
+            let ended = self.act(&id, &step, &view).await;
+            self.metrics.operated(&view.what, &step, ended.is_ok(), began.elapsed());
+            let failed = ended.is_err();
+            self.settle(&id, &step, &view, ended);
+            if failed && matches!(step, Step::Publish(_) | Step::Republish(_)) {
+                // What the volume is staged on may have died.
+                self.inspect_volume(&id).await;
+            }
+            if let Step::Unpublish(pod) = &step {
+                self.clear_if_orphaned(pod).await;
+            }
+        }
+        Verdict::Again(Duration::ZERO)
+    }
+
+    /// Nothing can be done now: when is the next time?
+    fn rest(&self, id: &VolumeId, view: &View, now: Instant) -> Verdict {
+        let world = self.world();
+        let retries =
+            world.failures.get(id).into_iter().flat_map(|failures| failures.values()).map(|failed| failed.until);
+        let next = retries.filter(|until| *until > now).chain(view.next_republish()).min();
+        match next {
+            Some(at) => Verdict::Again(at.saturating_duration_since(now)),
+            None => Verdict::Done,
+        }
+    }
+
+    fn may_try(&self, id: &VolumeId, step: &Step, now: Instant) -> bool {
+        let world = self.world();
+        let failed = world.failures.get(id).and_then(|failures| failures.get(step));
+        failed.is_none_or(|failed| failed.until <= now)
+    }
+
+    fn forget_failures(&self, id: &VolumeId) {
+        let mut world = self.world();
+        world.failures.remove(id);
+        world.stands.retain(|(volume, _), _| volume != id);
+    }
+
+    /// Remembers where each pod stands, and wakes the pods for which that is news.
+    fn note(&self, id: &VolumeId, view: &View) {
+        let observed = view.observed();
+        let mut changed: Vec<Uid> = Vec::new();
+        {
+            let mut world = self.world();
+            let known = world.known;
+            for wanted in &view.wanted {
+                let stands = lifecycle::node::standing(&observed, wanted);
+                let failed = world.failures.get(id).and_then(|failures| {
+                    let own = failures.iter().filter(|(step, _)| step.pod() == Some(&wanted.pod));
+                    own.map(|(_, failed)| failed.because.clone()).last()
+                });
+                let stands = match (failed, &stands) {
+                    (Some(failed), Because::Staging | Because::Publishing) => failed,
+                    _ => stands,
+                };
+                let held = world.stands.insert((id.clone(), wanted.pod.clone()), stands.clone());
+                if held.as_ref() != Some(&stands) {
+                    changed.push(wanted.pod.clone());
+                }
+            }
+            if known && view.wanted.is_empty() {
+                world.stands.retain(|(volume, _), _| volume != id);
+            }
+        }
+        for pod in changed {
+            self.wake_pod(&pod);
+        }
+    }
+
+    /// Takes in what became of a step.
+    fn settle(&self, id: &VolumeId, step: &Step, view: &View, ended: Result<Effect, Failure>) {
+        match ended {
+            Ok(effect) => self.succeeded(id, step, view, effect),
+            Err(failure) => self.failed(id, step, view, failure),
+        }
+        if matches!(step, Step::Unpublish(_))
+            && let Some(pod) = step.pod()
+        {
+            self.wake_pod(pod);
+        }
+        if *step == Step::Forget {
+            self.report.notify_one();
+        }
+    }
+
+    fn succeeded(&self, id: &VolumeId, step: &Step, view: &View, effect: Effect) {
+        let mut world = self.world();
+        if let Some(failures) = world.failures.get_mut(id) {
+            // Progress in one thing says that the others may work as well, but their own failures stay counted.
+            failures.remove(step);
+            if failures.is_empty() {
+                world.failures.remove(id);
+            }
+        }
+        if *step == Step::Forget {
+            world.actual.remove(id);
+            return;
+        }
+        let Some(entry) = world.actual.get_mut(id) else { return };
+        match step {
+            Step::Stage(_) => entry.device = Held::Yes,
+            Step::Unstage => entry.device = Held::No,
+            Step::Unpublish(pod) => drop(entry.pods.remove(pod)),
+            Step::Publish(pod) | Step::Republish(pod) => {
+                if let Some(held) = entry.pods.get_mut(pod) {
+                    held.held = Held::Yes;
+                    held.republish = effect.republish;
+                }
+                entry.size = effect.size.or(entry.size.take());
+                entry.refused = effect.refused.or(entry.refused.take());
+            }
+            Step::Expand(_) => {
+                entry.size = effect.size.or(entry.size.take());
+                entry.refused = effect.refused.or(entry.refused.take());
+            }
+            Step::Forget => {}
+        }
+        drop(world);
+        if let (Step::Publish(pod), Some(wish)) = (step, view.wish(step)) {
+            self.metrics.mounted(&view.what, wish.since.elapsed());
+            tracing::info!(volume = %id, pod = %wish.pod.meta.key, uid = %pod, "the volume is mounted for the pod");
+        }
+    }
+
+    fn failed(&self, id: &VolumeId, step: &Step, view: &View, failure: Failure) {
+        let because = Because::Failed {
+            stage: failure.stage,
+            volume: view.name(step).into(),
+            message: failure.message.as_str().into(),
+        };
+        tracing::warn!(volume = %id, ?step, class = ?failure.class, %because, "a step failed");
+        if let Some(entry) = self.world().actual.get_mut(id) {
+            after_failure(entry, step, &failure);
+        }
+        self.tell_failure(step, view, &because);
+        let mut world = self.world();
+        let times = world.failures.get(id).and_then(|failures| failures.get(step)).map_or(0, |failed| failed.times) + 1;
+        let wait = BACKOFF.start.saturating_mul(1u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(BACKOFF.max);
+        let failed = Failed { times, until: Instant::now() + wait, because };
+        world.failures.entry(id.clone()).or_default().insert(step.clone(), failed);
+        // What was tried for a pod that is gone is of no interest any more.
+        let wanted: Vec<Uid> = view.wanted.iter().map(|wanted| wanted.pod.clone()).collect();
+        if let Some(failures) = world.failures.get_mut(id) {
+            failures.retain(|step, _| match step {
+                Step::Stage(pod) | Step::Publish(pod) | Step::Republish(pod) | Step::Expand(pod) => {
+                    wanted.contains(pod)
+                }
+                Step::Unpublish(_) | Step::Unstage | Step::Forget => true,
+            });
+        }
+    }
+
+    /// The event on the pod. Who takes a pod's volume away tells it, too (weakness node 31 #22).
+    fn tell_failure(&self, step: &Step, view: &View, because: &Because) {
+        let Some(notice) = because.notice() else { return };
+        let about = step.pod().and_then(|uid| self.by_uid.first(uid.as_str()));
+        if let Some(pod) = about {
+            self.notices.always(&*pod, &notice);
+        }
+        if let Step::Expand(_) = step
+            && let Some(claim) = view.wish(step).and_then(|wish| wish.claim.clone())
+            && let Some(claim) = self.context.cache::<api::Claim>().get(&claim.0)
+        {
+            self.notices.always(&*claim, &Notice::warning("FileSystemResizeFailed", because.to_string()));
+        }
+    }
+}
+
+/// The transitions of node 6.3.
+fn after_failure(entry: &mut Entry, step: &Step, failure: &Failure) {
+    let failed = |held: Held| match failure.seen && held != Held::Yes {
+        true => Held::Maybe(Origin::Seen),
+        false => held.after_failure(failure.class),
+    };
+    match step {
+        Step::Stage(_) => entry.device = failed(entry.device),
+        Step::Unstage => entry.device = entry.device.after_failed_removal(),
+        Step::Publish(pod) => {
+            if let Some(held) = entry.pods.get_mut(pod) {
+                held.held = failed(held.held);
+                if held.held.is_none() {
+                    entry.pods.remove(pod);
+                }
+            }
+        }
+        // A failed repetition takes nothing away (node 6.3, 16, 30 #12).
+        Step::Republish(_) | Step::Expand(_) | Step::Forget => {}
+        Step::Unpublish(pod) => {
+            // What never reached the driver changed nothing on the way to it.
+            if let Some(held) = entry.pods.get_mut(pod).filter(|_| failure.class != Class::Transient) {
+                held.held = held.held.after_failed_removal();
+            }
+        }
+    }
+}
+
+/// Makes sure that a pod that gets a volume is remembered before the driver is asked.
+pub(crate) fn remember(entry: &mut Entry, pod: &Uid, spec: &crate::layout::Name) {
+    let fresh = || PodEntry { spec: spec.clone(), held: Held::No, republish: None };
+    entry.pods.entry(pod.clone()).or_insert_with(fresh);
+}

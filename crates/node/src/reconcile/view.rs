@@ -1,0 +1,229 @@
+//! What is known about one volume at this moment.
+
+use std::sync::Arc;
+
+use api::{AccessMode, Attachment, Claim, CsiDriver, Key, Uid};
+use csi::v1::node_service_capability::rpc::Type as NodeRpc;
+use lifecycle::attach::attachment_name;
+use lifecycle::node::expand::{Growth, growth};
+use lifecycle::node::volume::Attachment as Attached;
+use lifecycle::node::{
+    Attach, Because, Due, Held, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish as Want,
+};
+use runtime::csi::Link;
+use tokio::time::Instant;
+
+use crate::Agent;
+use crate::actual::{Entry, Shape, VolumeId, What};
+use crate::agent::World;
+use crate::csi::everywhere;
+use crate::desired::Wish;
+use crate::layout::Plugin;
+
+/// One look at a volume.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) what: What,
+    /// As it stood; `None` if nothing of it is here yet.
+    pub(crate) entry: Option<Entry>,
+    pub(crate) wishes: Vec<Arc<Wish>>,
+    pub(crate) wanted: Vec<Wanted>,
+    holders: Vec<Holder>,
+    attach: Needs,
+    driver: Option<Because>,
+    staging: Staging,
+    removal: Removal,
+    sharing: Sharing,
+}
+
+/// What attaching needs, with its texts.
+#[derive(Debug)]
+enum Needs {
+    Nothing,
+    Attach { reported: bool, listed: bool, attachment: Found },
+}
+
+#[derive(Debug)]
+enum Found {
+    Missing,
+    Waiting,
+    Going,
+    Refused(Box<str>),
+    Attached,
+}
+
+impl View {
+    pub(crate) fn observed(&self) -> Observed<'_> {
+        let attach = match &self.attach {
+            Needs::Nothing => Attach::NotNeeded,
+            Needs::Attach { reported, listed, attachment } => Attach::Needed {
+                reported: *reported,
+                listed: *listed,
+                attachment: match attachment {
+                    Found::Missing => Attached::Missing,
+                    Found::Waiting => Attached::Waiting,
+                    Found::Going => Attached::Going,
+                    Found::Refused(message) => Attached::Refused(message),
+                    Found::Attached => Attached::Attached,
+                },
+            },
+        };
+        Observed {
+            attach,
+            driver: self.driver.clone(),
+            staging: self.staging,
+            device: self.device(),
+            removal: self.removal,
+            sharing: self.sharing,
+            wanted: &self.wanted,
+            holders: &self.holders,
+        }
+    }
+
+    pub(crate) fn device(&self) -> Held {
+        self.entry.as_ref().map_or(Held::No, |entry| entry.device)
+    }
+
+    /// What a pod has of it.
+    pub(crate) fn held(&self, pod: &Uid) -> Held {
+        self.entry.as_ref().and_then(|entry| entry.pods.get(pod)).map_or(Held::No, |pod| pod.held)
+    }
+
+    /// The wish that a step is done for.
+    pub(crate) fn wish(&self, step: &Step) -> Option<&Arc<Wish>> {
+        let pod = step.pod()?;
+        self.wishes.iter().find(|wish| wish.pod.uid() == pod)
+    }
+
+    /// What users call it: the PersistentVolume, or the pod's volume.
+    pub(crate) fn name(&self, step: &Step) -> String {
+        let held = || step.pod().and_then(|pod| self.entry.as_ref()?.pods.get(pod)).map(|held| held.spec.to_string());
+        let wished = || self.wish(step).or(self.wishes.first()).map(|wish| wish.spec.to_string());
+        held().or_else(wished).unwrap_or_else(|| match &self.what {
+            What::Csi { handle, .. } => handle.to_string(),
+            What::InTree { name, .. } => name.to_string(),
+        })
+    }
+
+    pub(crate) fn next_republish(&self) -> Option<Instant> {
+        self.entry.as_ref()?.pods.values().filter_map(|pod| pod.republish).min()
+    }
+}
+
+impl Agent {
+    /// `None` if nobody wants the volume and nothing of it is here.
+    pub(crate) fn view(&self, id: &VolumeId) -> Option<View> {
+        let world = self.world();
+        let entry = world.actual.get(id).cloned();
+        let wishes = world.desired.wishes(id);
+        let what =
+            wishes.first().map(|wish| wish.what.clone()).or_else(|| entry.as_ref().map(|entry| entry.what.clone()))?;
+        let reported = world.reported.contains(id.as_str());
+        let removal = if world.known { Removal::Allowed } else { Removal::NotYet };
+        let holders = holders(&world, entry.as_ref(), &wishes);
+        drop(world);
+        let now = Instant::now();
+        let wanted = wishes.iter().map(|wish| self.wanted(wish, entry.as_ref(), now)).collect();
+        let one_pod = |wish: &Arc<Wish>| wish.access.iter().eq([AccessMode::ReadWriteOncePod]);
+        Some(View {
+            attach: self.needs(id, &what, reported),
+            driver: self.driver_state(&what),
+            staging: self.staging(&what),
+            removal,
+            sharing: if wishes.iter().any(one_pod) { Sharing::OnePod } else { Sharing::Many },
+            what,
+            entry,
+            wishes,
+            wanted,
+            holders,
+        })
+    }
+
+    fn needs(&self, id: &VolumeId, what: &What, reported: bool) -> Needs {
+        let What::Csi { driver, handle, shape } = what else { return Needs::Nothing };
+        if *shape == Shape::Inline || !self.attaches(driver.as_str()) {
+            return Needs::Nothing;
+        }
+        let node = self.nodes.get(&Key::cluster(&self.options.node));
+        let name = attachment_name(driver.as_str(), handle, &self.options.node);
+        let attachment = match self.context.cache::<Attachment>().get(&Key::cluster(&name)) {
+            None => Found::Missing,
+            Some(found) if found.meta.is_deleting() => Found::Going,
+            Some(found) if found.attached => Found::Attached,
+            Some(found) => match &found.attach_error {
+                Some(error) => Found::Refused(error.message.clone()),
+                None => Found::Waiting,
+            },
+        };
+        let listed = node.is_some_and(|node| node.reports_attached(id.as_str()));
+        Needs::Attach { reported, listed, attachment }
+    }
+
+    /// Why the volume's driver cannot be asked, if it cannot.
+    pub(crate) fn driver_state(&self, what: &What) -> Option<Because> {
+        let name = what.driver()?;
+        let missing = || Because::DriverMissing { driver: name.as_str().into() };
+        let Some(registered) = self.drivers.get(name.as_str()) else { return Some(missing()) };
+        match &*registered.driver.link().borrow() {
+            Link::Up(_) => None,
+            Link::Down { why, .. } => {
+                Some(Because::DriverDown { driver: name.as_str().into(), why: why.as_str().into() })
+            }
+        }
+    }
+
+    fn staging(&self, what: &What) -> Staging {
+        let driver = match what {
+            What::Csi { driver, shape: Shape::Filesystem | Shape::Block { .. }, .. } => driver,
+            What::InTree { plugin: Plugin::Local, .. } => return Staging::Needed,
+            What::Csi { shape: Shape::Inline, .. } | What::InTree { .. } => return Staging::NotNeeded,
+        };
+        let facts = self.drivers.get(driver.as_str()).and_then(|registered| registered.driver.facts());
+        match facts.is_none_or(|facts| facts.capabilities.on_node(NodeRpc::StageUnstageVolume)) {
+            true => Staging::Needed,
+            false => Staging::NotNeeded,
+        }
+    }
+
+    fn wanted(&self, wish: &Wish, entry: Option<&Entry>, now: Instant) -> Wanted {
+        let pod = wish.pod.uid();
+        let held = entry.and_then(|entry| entry.pods.get(pod));
+        let due = match held {
+            Some(_) if entry.is_some_and(|entry| self.grown(wish, entry)) => Due::Expand,
+            Some(held) if held.republish.is_some_and(|at| at <= now) => Due::Republish,
+            Some(_) | None => Due::Nothing,
+        };
+        Wanted { pod: pod.clone(), held: held.map_or(Held::No, |held| held.held), due }
+    }
+
+    /// Whether the volume has become larger than its filesystem, and it is the node's turn (node 6.2, 18).
+    fn grown(&self, wish: &Wish, entry: &Entry) -> bool {
+        let (Some(capacity), Some(size)) = (&wish.capacity, &entry.size) else { return false };
+        let larger = !wish.read_only && size.bytes() > 0 && capacity > size;
+        if !larger || entry.refused.as_ref().is_some_and(|refused| refused >= capacity) {
+            return false;
+        }
+        let claim = wish.claim.as_ref().and_then(|(key, _)| self.context.cache::<Claim>().get(key));
+        claim.is_some_and(|claim| growth(&claim, capacity, everywhere(&claim)) != Growth::NotAllowed)
+    }
+
+    /// What the driver's object says.
+    pub(crate) fn driver_object(&self, driver: &str) -> Option<Arc<CsiDriver>> {
+        self.context.cache::<CsiDriver>().get(&Key::cluster(driver))
+    }
+}
+
+fn holders(world: &World, entry: Option<&Entry>, wishes: &[Arc<Wish>]) -> Vec<Holder> {
+    let wish = |pod: &Uid| {
+        if wishes.iter().any(|wish| wish.pod.uid() == pod) {
+            return Want::Wanted;
+        }
+        match world.desired.pod(pod) {
+            // A claim that cannot be looked up at the moment may be this volume's.
+            Some(desired) if desired.volumes.values().any(Result::is_err) => Want::Unclear,
+            Some(_) | None => Want::Unwanted,
+        }
+    };
+    let pods = entry.into_iter().flat_map(|entry| &entry.pods);
+    pods.map(|(pod, held)| Holder { pod: pod.clone(), held: held.held, wish: wish(pod) }).collect()
+}

@@ -1,0 +1,247 @@
+//! At the start: what earlier runs left on this machine, from its disk and its mount table (node 21).
+//!
+//! Not only pods' directories are looked at, but everything that the agent keeps: what was staged and had no pod at the
+//! moment of a crash is found as well (weakness node 31 #2, crash points node 30 #8 #9). Each volume is one of three: healthy
+//! and finished, then it is left alone; in doubt, then it is asked for again if a pod wants it and taken away if none does;
+//! or dead.
+
+mod unread;
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use api::Uid;
+use lifecycle::attach::unique_name;
+use lifecycle::node::{Held, Origin};
+
+use crate::Agent;
+use crate::actual::{Attachable, Entry, PodEntry, Shape, VolumeId, What};
+use crate::agent::Unread;
+use crate::host::{Found, HostError, Mounts};
+use crate::layout::{Lifecycle, Name, Plugin, Published, Staged, Stored, VolumeData, data, per_pod_name};
+
+impl Agent {
+    /// Finds everything. A path that does not answer is left for later, and stops nothing else.
+    pub(crate) async fn reconstruct(&self) -> Result<(), HostError> {
+        let mounts = self.host.mounts().await?;
+        self.find_staged(&mounts).await?;
+        self.find_blocks().await?;
+        self.find_local().await?;
+        for entry in self.host.list(&self.options.layout.pods()).await? {
+            if let Some(uid) = Name::found(&entry.name) {
+                self.find_pod(&uid, &mounts).await?;
+            }
+        }
+        let found = self.world().actual.len();
+        tracing::info!(volumes = found, "what earlier runs left was found");
+        Ok(())
+    }
+
+    /// Everything that drivers staged here, with or without a pod.
+    async fn find_staged(&self, mounts: &Mounts) -> Result<(), HostError> {
+        let layout = &self.options.layout;
+        let blocks = layout.blocks();
+        for driver in self.host.list(&layout.csi()).await? {
+            let Some(driver) =
+                Name::found(&driver.name).filter(|name| blocks.file_name() != Some(OsStr::new(name.as_str())))
+            else {
+                continue;
+            };
+            for volume in self.host.list(&layout.staged_by(&driver)).await? {
+                let directory = layout.staged_by(&driver).join(&volume.name);
+                let staged = Staged::from_path(directory.clone());
+                self.metrics.reconstructed.inc();
+                match data::load(&*self.host, &staged.data()).await? {
+                    Stored::Good(kept) => self.found_staged(&kept, &staged, mounts).await,
+                    // A directory without metadata: nothing was ever asked for, or everything was taken away.
+                    Stored::Absent => self.clear_empty(&staged).await,
+                    Stored::Damaged(why) => {
+                        tracing::error!(path = %staged.data().display(), %why, "metadata of a staged volume is damaged");
+                        self.unreadable(Unread::Staged { driver: driver.clone(), directory });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn found_staged(&self, kept: &VolumeData, staged: &Staged, mounts: &Mounts) {
+        let Ok(driver) = Name::new(&kept.driver) else { return };
+        let id = VolumeId::from(unique_name(&kept.driver, &kept.handle));
+        let what = What::Csi { driver, handle: kept.handle.as_str().into(), shape: Shape::Filesystem };
+        let corrupted = mounts.at(&staged.mount()).is_some() && self.is_dead(&staged.mount()).await;
+        let mut world = self.world();
+        let entry = world.actual.entry(id).or_insert_with(|| Entry::new(what, Attachable::Unknown));
+        entry.device = if corrupted { Held::Corrupted } else { Held::Maybe(Origin::Seen) };
+    }
+
+    /// An empty directory that a crash left goes; anything else stays and is said.
+    async fn clear_empty(&self, staged: &Staged) {
+        if let Err(error) = self.remove_staged(staged).await {
+            tracing::warn!(%error, "a directory of a staged volume has no metadata and is not empty");
+        }
+    }
+
+    /// Devices that drivers gave to this machine.
+    async fn find_blocks(&self) -> Result<(), HostError> {
+        for volume in self.host.list(&self.options.layout.blocks()).await? {
+            let Some(block) =
+                Name::found(&volume.name).and_then(|name| self.options.layout.block(&name).ok().map(|b| (name, b)))
+            else {
+                continue;
+            };
+            let (name, block) = block;
+            self.metrics.reconstructed.inc();
+            match data::load(&*self.host, &block.data()).await? {
+                Stored::Good(kept) => self.found_block(&kept, &name).await?,
+                Stored::Absent | Stored::Damaged(_) => self.unreadable(Unread::Block { volume: name }),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn found_block(&self, kept: &VolumeData, volume: &Name) -> Result<(), HostError> {
+        let (Ok(driver), Ok(block)) = (Name::new(&kept.driver), self.options.layout.block(volume)) else {
+            return Ok(());
+        };
+        let id = VolumeId::from(unique_name(&kept.driver, &kept.handle));
+        let shape = Shape::Block { volume: volume.clone() };
+        let what = What::Csi { driver, handle: kept.handle.as_str().into(), shape };
+        let mut pods: Vec<Uid> = Vec::new();
+        // A pod has it if any of the places that are made for a pod is there (crash point node 30 #9).
+        for directory in [block.map(), block.published()] {
+            let children = self.host.list(&directory).await?;
+            pods.extend(children.iter().filter_map(|child| Some(Uid::from(Name::found(&child.name)?.as_str()))));
+        }
+        let mut world = self.world();
+        let entry = world.actual.entry(id).or_insert_with(|| Entry::new(what, Attachable::Unknown));
+        entry.device = Held::Maybe(Origin::Seen);
+        for pod in pods {
+            let held = PodEntry { spec: volume.clone(), held: Held::Maybe(Origin::Seen), republish: None };
+            entry.pods.entry(pod).or_insert(held);
+        }
+        Ok(())
+    }
+
+    /// Devices of local volumes that are mounted for the machine.
+    async fn find_local(&self) -> Result<(), HostError> {
+        for volume in self.host.list(&self.options.layout.local_mounts()).await? {
+            let Some(name) = Name::found(&volume.name) else { continue };
+            let id = VolumeId::from(format!("{}/{name}", Plugin::Local.name()));
+            let new = || Entry::new(What::InTree { plugin: Plugin::Local, name: name.clone() }, Attachable::No);
+            self.world().actual.entry(id).or_insert_with(new).device = Held::Maybe(Origin::Seen);
+        }
+        Ok(())
+    }
+
+    /// The volumes of one pod.
+    async fn find_pod(&self, uid: &Name, mounts: &Mounts) -> Result<(), HostError> {
+        let directory = self.options.layout.pod(uid);
+        for plugin in self.host.list(&directory.volumes()).await? {
+            let Some(plugin) = Plugin::from_directory(&plugin.name) else { continue };
+            for volume in self.host.list(&directory.volumes().join(plugin.directory())).await? {
+                let Some(spec) = Name::found(&volume.name) else { continue };
+                self.metrics.reconstructed.inc();
+                match plugin {
+                    Plugin::Csi => self.find_published(uid, &spec, mounts).await?,
+                    other => self.found_in_tree(other, uid, &spec),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn find_published(&self, uid: &Name, spec: &Name, mounts: &Mounts) -> Result<(), HostError> {
+        let place = self.options.layout.pod(uid);
+        let published = place.csi(spec);
+        match data::load(&*self.host, &published.data()).await? {
+            Stored::Good(kept) => {
+                let marker = place.ready_marker(Plugin::Csi, spec);
+                let finished = self.host.find(&marker).await? == Found::File;
+                let held = self.judge(&published, finished, mounts).await;
+                self.found_published(&kept, uid, spec, held);
+            }
+            // Nothing was ever asked for: metadata comes first.
+            Stored::Absent if mounts.at(&published.mount()).is_none() => {
+                if let Err(error) = self.remove_published(&published).await {
+                    tracing::warn!(%error, "a pod's volume directory has no metadata and is not empty");
+                }
+            }
+            Stored::Absent | Stored::Damaged(_) => {
+                tracing::error!(path = %published.data().display(), "metadata of a published volume is damaged");
+                self.unreadable(Unread::Published { pod: uid.as_str().into(), spec: spec.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Healthy and finished, in doubt, or dead.
+    async fn judge(&self, published: &Published, finished: bool, mounts: &Mounts) -> Held {
+        if mounts.at(&published.mount()).is_none() {
+            return Held::Maybe(Origin::Seen);
+        }
+        match (self.is_dead(&published.mount()).await, finished) {
+            (true, _) => Held::Corrupted,
+            (false, true) => Held::Yes,
+            (false, false) => Held::Maybe(Origin::Seen),
+        }
+    }
+
+    async fn is_dead(&self, path: &Path) -> bool {
+        match self.host.find(path).await {
+            Ok(Found::Corrupted { errno, message }) => {
+                tracing::warn!(path = %path.display(), errno, message, "a mount is dead");
+                true
+            }
+            Ok(_) => false,
+            Err(error) => {
+                tracing::warn!(%error, "a mount cannot be looked at");
+                false
+            }
+        }
+    }
+
+    pub(crate) fn found_published(&self, kept: &VolumeData, uid: &Name, spec: &Name, held: Held) {
+        let Ok(driver) = Name::new(&kept.driver) else { return };
+        let inline = kept.lifecycle == Some(Lifecycle::Ephemeral);
+        let (id, shape) = match inline {
+            true => (per_pod_name(Plugin::Csi, uid.as_str(), spec.as_str()), Shape::Inline),
+            false => (unique_name(&kept.driver, &kept.handle), Shape::Filesystem),
+        };
+        let what = What::Csi { driver, handle: kept.handle.as_str().into(), shape };
+        let attachable = if inline { Attachable::No } else { Attachable::Unknown };
+        let mut world = self.world();
+        let entry = world.actual.entry(id.into()).or_insert_with(|| Entry::new(what, attachable));
+        entry.pods.insert(uid.as_str().into(), PodEntry { spec: spec.clone(), held, republish: None });
+        // What a pod has was staged: it needs no second call to know that.
+        if held == Held::Yes && entry.device == Held::Maybe(Origin::Seen) {
+            entry.device = Held::Yes;
+        }
+    }
+
+    fn found_in_tree(&self, plugin: Plugin, uid: &Name, spec: &Name) {
+        let id = match plugin {
+            Plugin::Local => format!("{}/{spec}", plugin.name()),
+            _ => per_pod_name(plugin, uid.as_str(), spec.as_str()),
+        };
+        if !matches!(plugin, Plugin::EmptyDir | Plugin::HostPath | Plugin::Local | Plugin::Nfs) {
+            return;
+        }
+        let mut world = self.world();
+        let new = || Entry::new(What::InTree { plugin, name: spec.clone() }, Attachable::No);
+        let entry = world.actual.entry(id.into()).or_insert_with(new);
+        if plugin == Plugin::Local {
+            entry.device = Held::Maybe(Origin::Seen);
+        }
+        let held = PodEntry { spec: spec.clone(), held: Held::Maybe(Origin::Seen), republish: None };
+        entry.pods.insert(uid.as_str().into(), held);
+    }
+
+    fn unreadable(&self, unread: Unread) {
+        self.metrics.unreadable.inc();
+        let mut world = self.world();
+        if !world.unread.contains(&unread) {
+            world.unread.push(unread);
+        }
+    }
+}

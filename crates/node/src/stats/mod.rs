@@ -1,0 +1,228 @@
+//! How full volumes are, and whether their mounts still live (node 19).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::Uid;
+use csi::v1;
+use csi::v1::node_service_capability::rpc::Type as NodeRpc;
+use csi::v1::volume_usage::Unit;
+use futures_util::stream::{self, StreamExt as _};
+use lifecycle::Notice;
+use lifecycle::node::Held;
+use lifecycle::node::because::Stage;
+use tokio::time::{Instant, sleep};
+
+use crate::Agent;
+use crate::actual::{Entry, Shape, VolumeId, What};
+use crate::desired::Wish;
+use crate::host::Found;
+use crate::layout::Name;
+
+/// How many drivers are asked at once.
+const AT_ONCE: usize = 8;
+
+/// The numbers of one volume, in the order of the metrics.
+type Numbers = [Option<f64>; 7];
+
+impl Agent {
+    /// Asks for every mounted volume from time to time.
+    pub(crate) async fn watch_stats(&self) {
+        let Some(period) = self.options.stats.filter(|period| !period.is_zero()) else { return };
+        loop {
+            sleep(self.context.entropy.longer(period, 1.0)).await;
+            self.inspect_mounts().await;
+            self.count_volumes();
+            let mounted = self.mounted();
+            let all: Vec<_> = stream::iter(mounted)
+                .map(|(wish, path)| async move { (self.usage(&wish, &path).await, wish) })
+                .buffered(AT_ONCE)
+                .collect()
+                .await;
+            // Of several pods with one claim the first counts.
+            let mut by_claim = BTreeMap::<(String, String), Numbers>::new();
+            for (numbers, wish) in all {
+                if let (Some(numbers), Some((claim, _))) = (numbers, &wish.claim) {
+                    let key = (claim.namespace().unwrap_or_default().to_owned(), claim.name().to_owned());
+                    by_claim.entry(key).or_insert(numbers);
+                }
+            }
+            let shown: Vec<_> =
+                by_claim.into_iter().map(|((namespace, claim), numbers)| (namespace, claim, numbers)).collect();
+            self.metrics.stats.show(&shown);
+        }
+    }
+
+    fn count_volumes(&self) {
+        let world = self.world();
+        let mut wanted = BTreeMap::<String, i64>::new();
+        let mut there = BTreeMap::<String, i64>::new();
+        for (_, wish) in world.desired.volumes() {
+            *wanted.entry(wish.what.plugin_label()).or_default() += 1;
+        }
+        for entry in world.actual.values() {
+            *there.entry(entry.what.plugin_label()).or_default() += 1;
+        }
+        drop(world);
+        self.metrics.count("desired_state_of_world", &wanted);
+        self.metrics.count("actual_state_of_world", &there);
+    }
+
+    /// What pods want and have, and the path that a driver is asked about.
+    fn mounted(&self) -> Vec<(Arc<Wish>, std::path::PathBuf)> {
+        let world = self.world();
+        let mut found = Vec::new();
+        for (id, entry) in &world.actual {
+            for (pod, held) in &entry.pods {
+                let Some(wish) = world.desired.wish(id, pod).filter(|_| held.held == Held::Yes) else { continue };
+                if let Some(path) = self.published_path(entry, pod, &held.spec) {
+                    found.push((wish.clone(), path));
+                }
+            }
+        }
+        found
+    }
+
+    /// Where a pod's volume of a driver is seen.
+    fn published_path(&self, entry: &Entry, pod: &Uid, spec: &Name) -> Option<std::path::PathBuf> {
+        let uid = Name::new(pod.as_str()).ok()?;
+        match &entry.what {
+            What::Csi { shape: Shape::Filesystem | Shape::Inline, .. } => {
+                Some(self.options.layout.pod(&uid).csi(spec).mount())
+            }
+            What::Csi { shape: Shape::Block { volume }, .. } => {
+                Some(self.options.layout.block(volume).ok()?.mapped(&uid))
+            }
+            What::InTree { .. } => None,
+        }
+    }
+
+    async fn usage(&self, wish: &Wish, path: &std::path::Path) -> Option<Numbers> {
+        let What::Csi { driver, handle, .. } = &wish.what else { return None };
+        let asked = self.ask(&wish.what, Stage::SetUp).ok()?;
+        if !asked.can(NodeRpc::GetVolumeStats) {
+            return None;
+        }
+        let request = v1::NodeGetVolumeStatsRequest {
+            volume_id: handle.to_string(),
+            volume_path: crate::csi::text(path),
+            ..Default::default()
+        };
+        let began = Instant::now();
+        let answer = asked.driver.node_get_volume_stats(request, self.options.timeout).await;
+        self.metrics.collected(driver.as_str(), began.elapsed());
+        let answer = answer.ok()?;
+        let mut numbers = numbers(&answer.usage);
+        if let Some(condition) = answer.volume_condition.filter(|_| asked.can(NodeRpc::VolumeCondition)) {
+            numbers[6] = Some(if condition.abnormal { 1.0 } else { 0.0 });
+            if condition.abnormal {
+                let message = format!("Volume {}: {}", wish.volume, condition.message);
+                self.notices.always(&*wish.pod, &Notice::warning("VolumeConditionAbnormal", message));
+            }
+        }
+        Some(numbers)
+    }
+
+    /// Looks at every mount that should live: one that is dead is made anew, one that is gone is asked for again.
+    pub(crate) async fn inspect_mounts(&self) {
+        self.inspect(None).await;
+    }
+
+    /// The same for one volume, about which something failed.
+    pub(crate) async fn inspect_volume(&self, id: &VolumeId) {
+        self.inspect(Some(id)).await;
+    }
+
+    async fn inspect(&self, only: Option<&VolumeId>) {
+        let Ok(mounts) = self.host.mounts().await else { return };
+        let mut paths = self.living();
+        paths.retain(|(id, _, _)| only.is_none_or(|only| only == id));
+        let probes = stream::iter(paths).map(|(id, pod, path)| {
+            let mounted = mounts.at(&path).is_some();
+            async move {
+                let found = match mounted {
+                    true => self.host.find(&path).await.ok(),
+                    false => None,
+                };
+                (id, pod, mounted, found)
+            }
+        });
+        let probed: Vec<_> = probes.buffered(AT_ONCE).collect().await;
+        for (id, pod, mounted, found) in probed {
+            let held = match (mounted, found, &pod) {
+                (false, _, Some(_)) => Held::Maybe(lifecycle::node::Origin::Seen),
+                // A driver need not mount anything to stage a volume.
+                (false, _, None) => continue,
+                (true, Some(Found::Corrupted { .. }), _) => Held::Corrupted,
+                // A path that does not answer may answer later: nothing is known about it now.
+                (true, Some(_) | None, _) => continue,
+            };
+            self.demote(&id, pod.as_ref(), held);
+        }
+    }
+
+    /// Mounts that are there as far as the agent knows: of pods, and of the machine.
+    fn living(&self) -> Vec<(VolumeId, Option<Uid>, std::path::PathBuf)> {
+        let world = self.world();
+        let mut paths = Vec::new();
+        for (id, entry) in &world.actual {
+            let What::Csi { driver, handle, shape: Shape::Filesystem | Shape::Inline } = &entry.what else { continue };
+            if entry.device == Held::Yes {
+                paths.push((id.clone(), None, self.options.layout.staged(driver, handle).mount()));
+            }
+            for (pod, held) in &entry.pods {
+                if held.held == Held::Yes
+                    && let Some(path) = self.published_path(entry, pod, &held.spec)
+                {
+                    paths.push((id.clone(), Some(pod.clone()), path));
+                }
+            }
+        }
+        paths
+    }
+
+    fn demote(&self, id: &VolumeId, pod: Option<&Uid>, held: Held) {
+        let changed = {
+            let mut world = self.world();
+            let entry = world.actual.get_mut(id);
+            let slot = match (entry, pod) {
+                (Some(entry), Some(pod)) => entry.pods.get_mut(pod).map(|pod| &mut pod.held),
+                (Some(entry), None) => Some(&mut entry.device),
+                (None, _) => None,
+            };
+            // An operation may have changed it while the path was looked at.
+            slot.filter(|slot| **slot == Held::Yes).map(|slot| *slot = held).is_some()
+        };
+        if changed {
+            tracing::warn!(volume = %id, ?pod, ?held, "a mount is not what it was");
+            self.volume_queue.add(id.clone());
+        }
+    }
+}
+
+fn numbers(usage: &[v1::VolumeUsage]) -> Numbers {
+    let mut numbers = Numbers::default();
+    for one in usage {
+        let at = match Unit::try_from(one.unit) {
+            Ok(Unit::Bytes) => [(0, one.total), (1, one.available), (2, one.used)],
+            Ok(Unit::Inodes) => [(3, one.total), (4, one.available), (5, one.used)],
+            Ok(Unit::Unknown) | Err(_) => continue,
+        };
+        for (place, value) in at {
+            numbers[place] = Some(value as f64);
+        }
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_inodes_are_told_apart_and_unknown_units_are_passed_over_node_19() {
+        let usage = |unit: i32, total: i64| v1::VolumeUsage { available: 1, total, used: 2, unit };
+        let read = numbers(&[usage(1, 10), usage(2, 20), usage(9, 30)]);
+        assert_eq!(read, [Some(10.0), Some(1.0), Some(2.0), Some(20.0), Some(1.0), Some(2.0), None]);
+    }
+}

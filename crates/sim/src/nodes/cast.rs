@@ -1,0 +1,179 @@
+//! The processes under test, each kept alive: one that died is started again a little later, an agent once its machine runs.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use control::provision::csi::{self, GuardOptions, Sidecar, SidecarOptions, Sweep};
+use control::{Context, attach, attacher, bind, protect, provision};
+use futures_util::future::{join, join_all, join3};
+use node::Agent;
+use node::drivers::{Drivers, Registered};
+use node::layout::Layout as Directories;
+use runtime::Stop;
+use runtime::csi::Driver;
+use runtime::queue::Backoff;
+use tokio::time::sleep;
+
+use super::days::{Cabled, Place};
+use super::witness::ROOT;
+use super::{Company, Layout, Mutation};
+use crate::driver::Model;
+use crate::faults::Seeded;
+use crate::machine::{ModelHost, Power, Rough};
+use crate::{Ended, Process, World, keys};
+
+/// Where the journal of intents is.
+const NAMESPACE: &str = "default";
+
+/// All processes under test.
+pub(super) struct Cast {
+    pub(super) world: Arc<World>,
+    pub(super) layout: Layout,
+    pub(super) model: Model,
+    pub(super) places: Arc<Vec<Place>>,
+    pub(super) mutation: Mutation,
+    pub(super) crashes: AtomicU64,
+}
+
+/// What a process of the control plane does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Controllers,
+    Sidecar,
+    Both,
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Controllers => "controllers",
+            Self::Sidecar => "sidecar",
+            Self::Both => "orlop",
+        }
+    }
+}
+
+impl Cast {
+    /// Runs the processes for ever.
+    pub(super) async fn play(&self) {
+        let plane = async {
+            match self.layout.company {
+                Company::Together => self.keep_alive(Role::Both).await,
+                Company::Apart => drop(join(self.keep_alive(Role::Controllers), self.keep_alive(Role::Sidecar)).await),
+            }
+        };
+        let agents = join_all(self.places.iter().map(|place| Box::pin(self.keep_agent(place))));
+        drop(join(Box::pin(plane), agents).await);
+    }
+
+    async fn keep_alive(&self, role: Role) {
+        let mut random = self.world.random(&format!("restarts of {}", role.name()));
+        for life in 1.. {
+            let fates = Seeded::new(&self.world, &format!("{} life {life}", role.name()), self.layout.api.clone());
+            let component = self.world.component(role.name(), fates);
+            let process = Process::new(&self.world, &component, life);
+            let context = process.context.clone();
+            let work = pin!(self.work(role, &context));
+            if component.run(process.run(&Stop::never(), work)).await == Ended::Crashed {
+                self.crashes.fetch_add(1, Ordering::Relaxed);
+            }
+            sleep(random.between(&(Duration::from_millis(100)..=Duration::from_secs(20)))).await;
+        }
+    }
+
+    async fn work(&self, role: Role, context: &Context) {
+        match role {
+            Role::Controllers => self.controllers(context).await,
+            Role::Sidecar => self.sidecar(context).await,
+            Role::Both => drop(join(Box::pin(self.sidecar(context)), Box::pin(self.controllers(context))).await),
+        }
+    }
+
+    async fn sidecar(&self, context: &Context) {
+        let stop = Stop::never();
+        let driver = Driver::new(self.model.clone(), runtime::csi::Options::default(), &context.metrics);
+        let serving = async {
+            let facts = driver.ready().await;
+            let options = SidecarOptions {
+                provisioner: csi::Options::default(),
+                engine: provision::Options::new(&facts.name, NAMESPACE),
+                guards: GuardOptions { sweep: Sweep::Off, workers: 1, backoff: Backoff::default() },
+                capacity: None,
+            };
+            let provisioner = Sidecar::new(context, &driver, &facts, options);
+            let attacher = async {
+                if self.mutation != Mutation::NoAttacher {
+                    let attacher = attacher::Attacher::new(context, &driver, &facts, attacher::Options::default());
+                    attacher.run(&stop).await;
+                }
+            };
+            drop(join(Box::pin(provisioner.run(&stop)), Box::pin(attacher)).await);
+        };
+        let _ = join(driver.run(&stop), Box::pin(serving)).await;
+    }
+
+    async fn controllers(&self, context: &Context) {
+        let stop = Stop::never();
+        let binder = bind::Binder::new(context, bind::Options::default());
+        let protector = protect::Protector::new(context, protect::Options::default());
+        let attaching = async {
+            if self.mutation != Mutation::NoController {
+                attach::Attachments::new(context, attach::Options::default()).run(&stop).await;
+            }
+        };
+        join3(Box::pin(binder.run(&stop)), Box::pin(protector.run(&stop)), Box::pin(attaching)).await;
+    }
+
+    /// An agent lives as long as nobody kills it and its machine runs.
+    async fn keep_agent(&self, place: &Place) {
+        let name = format!("agent-{}", place.machine.name());
+        let mut random = self.world.random(&format!("restarts of {name}"));
+        let mut power = place.machine.powers();
+        let mut kills = place.kills.subscribe();
+        for life in 1.. {
+            // The sender lives as long as the machine.
+            let _ = power.wait_for(|power| *power != Power::Off).await;
+            power.mark_unchanged();
+            kills.mark_unchanged();
+            let fates = Seeded::new(&self.world, &format!("{name} life {life}"), self.layout.api.clone());
+            let component = self.world.component(&name, Cabled { fates, cable: place.cable.clone() });
+            let work = component.run(self.agent(place, &component, life));
+            tokio::select! {
+                biased;
+                _ = power.changed() => component.kill(),
+                _ = kills.changed() => component.kill(),
+                _ = Box::pin(work) => {}
+            }
+            self.crashes.fetch_add(1, Ordering::Relaxed);
+            if self.mutation == Mutation::DeadAgents {
+                return;
+            }
+            sleep(random.between(&(Duration::from_millis(100)..=Duration::from_secs(10)))).await;
+        }
+    }
+
+    async fn agent(&self, place: &Place, component: &crate::Component, life: u64) {
+        let stop = Stop::never();
+        let process = Process::new(&self.world, component, life);
+        let context = process.context.clone();
+        let rough = Rough::new(&self.world, &format!("{} life {life}", component.name()), self.layout.host_crash);
+        let rough = if self.layout.kind_host { rough.kind() } else { rough };
+        let host = Arc::new(ModelHost::new(&place.machine, component, rough));
+        let options = runtime::csi::Options { node: true, ..runtime::csi::Options::default() };
+        let driver = Driver::new(place.side.clone(), options, &context.metrics);
+        let drivers = Drivers::default();
+        let registering = async {
+            driver.ready().await;
+            let (name, node_id) = (keys::DRIVER.to_owned(), place.machine.name().to_owned());
+            drivers.insert(Registered { name, driver: driver.clone(), node_id });
+            std::future::pending::<()>().await;
+        };
+        let Ok(directories) = Directories::new(ROOT) else { return };
+        let options = node::Options::new(place.machine.name(), directories);
+        let agent = Agent::new(&context, host, drivers.clone(), options);
+        let work = join3(Box::pin(agent.run(&stop)), driver.run(&stop), registering);
+        drop(process.run(&stop, work).await);
+    }
+}

@@ -1,0 +1,271 @@
+//! What happens to a machine while nobody wants it to: its agent dies, it reboots, its cable is pulled, it is off for long
+//! and somebody says that it is out of service, its Node object is deleted and comes back, a filesystem on it breaks.
+//!
+//! What a cluster does about that is here as well, as far as storage depends on it: a node that is not heard of is not
+//! ready, and pods of a node that is gone are ended by force.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use api::keys::{annotation, label, taint};
+use api::{Key, Kind};
+use runtime::client::Preconditions;
+use runtime::{Client, Patch};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::witness::{Eyes, ROOT, shown};
+use crate::driver::{NodeSide, Places};
+use crate::faults::{Ask, Fate, Fates, Flow, Verdict};
+use crate::machine::{Machine, Power};
+use crate::random::Random;
+use crate::world::Weather;
+use crate::{Component, Process, World, keys};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// A node that was not heard of for so long is not ready.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Whether a machine reaches the API server. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cable(Arc<AtomicBool>);
+
+impl Cable {
+    fn is_cut(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, cut: bool) {
+        self.0.store(cut, Ordering::Relaxed);
+    }
+}
+
+/// Fates behind a cable: while it is cut, nothing arrives.
+pub(super) struct Cabled<F> {
+    pub(super) fates: F,
+    pub(super) cable: Cable,
+}
+
+impl<F: Fates> Fates for Cabled<F> {
+    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
+        let verdict = self.fates.request(ask);
+        match self.cable.is_cut() {
+            true => Verdict { fate: Fate::RequestLost, ..verdict },
+            false => verdict,
+        }
+    }
+
+    fn event(&mut self, watch: u64) -> Flow {
+        let flow = self.fates.event(watch);
+        if self.cable.is_cut() { Flow::Broken } else { flow }
+    }
+}
+
+/// A machine with its driver, and the ways to hurt it.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) machine: Machine,
+    pub(super) side: NodeSide,
+    pub(super) cable: Cable,
+    /// Counts how often the agent was killed.
+    pub(super) kills: watch::Sender<u64>,
+    zone: &'static str,
+    boots: AtomicU64,
+}
+
+impl Place {
+    pub(super) fn new(machine: &Machine, side: NodeSide, zone: &'static str) -> Self {
+        let (machine, kills) = (machine.clone(), watch::Sender::new(0));
+        Self { machine, side, cable: Cable::default(), kills, zone, boots: AtomicU64::new(1) }
+    }
+
+    fn power_on(&self) {
+        if self.machine.power() == Power::Off {
+            self.machine.power_on(self.boots.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+    }
+
+    pub(super) fn boots(&self) -> u64 {
+        self.boots.load(Ordering::Relaxed)
+    }
+}
+
+/// How hard life is for machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hardness {
+    /// Nothing happens to them.
+    Mild,
+    Hard,
+}
+
+/// Whoever runs the machines and looks after their Node objects.
+#[derive(Debug)]
+pub(super) struct Days {
+    component: Component,
+    client: Client,
+    eyes: Eyes,
+    weather: Weather,
+    places: Places,
+}
+
+impl Days {
+    pub(super) fn new(world: &World, eyes: &Eyes, places: Places) -> Self {
+        let component = world.component("cluster", crate::faults::Fair);
+        let client = Process::new(world, &component, 0).context.client;
+        Self { component, client, eyes: eyes.clone(), weather: world.weather(), places }
+    }
+
+    /// Lives through a machine's days until the world is calm, and sets everything right then.
+    pub(super) async fn live(&self, place: &Place, mut random: Random, hardness: Hardness) {
+        self.register(place).await;
+        while !self.weather.is_calm() {
+            sleep(random.between(&(5 * SECOND..=45 * SECOND))).await;
+            if self.weather.is_calm() || hardness == Hardness::Mild {
+                continue;
+            }
+            match random.below(100) {
+                0..=29 => place.kills.send_modify(|kills| *kills += 1),
+                30..=44 => self.reboot(place, &mut random).await,
+                45..=64 => self.cut(place, &mut random).await,
+                65..=79 => self.outage(place, &mut random).await,
+                80..=87 => self.deletion(place, &mut random).await,
+                _ => self.corrupt(place, &mut random),
+            }
+        }
+        place.cable.set(false);
+        place.power_on();
+        self.register(place).await;
+        self.set_ready(place, "True").await;
+        std::future::pending().await
+    }
+
+    async fn reboot(&self, place: &Place, random: &mut Random) {
+        place.machine.power_off();
+        sleep(random.between(&(SECOND..=20 * SECOND))).await;
+        place.power_on();
+    }
+
+    async fn cut(&self, place: &Place, random: &mut Random) {
+        let time = random.between(&(2 * SECOND..=90 * SECOND));
+        place.machine.note(format_args!("cable cut for {} s", time.as_secs()));
+        place.cable.set(true);
+        sleep(time.min(GRACE)).await;
+        if time > GRACE {
+            self.set_ready(place, "Unknown").await;
+            sleep(time - GRACE).await;
+        }
+        place.machine.note("cable back");
+        place.cable.set(false);
+        self.set_ready(place, "True").await;
+    }
+
+    /// Off for a while. People tell the cluster so in one of two ways, or not at all.
+    async fn outage(&self, place: &Place, random: &mut Random) {
+        place.machine.power_off();
+        sleep(GRACE).await;
+        self.set_ready(place, "Unknown").await;
+        sleep(random.between(&(SECOND..=20 * SECOND))).await;
+        match random.below(3) {
+            0 => {
+                let entry = json!([{"key": taint::OUT_OF_SERVICE.text(), "value": "nodeshutdown", "effect": "NoExecute"}]);
+                self.patch(place, json!({"spec": {"taints": entry}})).await;
+                self.collect(place, random).await;
+            }
+            1 => {
+                self.delete(place).await;
+                self.collect(place, random).await;
+            }
+            _ => {}
+        }
+        sleep(random.between(&(SECOND..=60 * SECOND))).await;
+        place.power_on();
+        self.register(place).await;
+        self.set_ready(place, "True").await;
+    }
+
+    /// The Node object goes although the machine runs, and comes back.
+    async fn deletion(&self, place: &Place, random: &mut Random) {
+        self.delete(place).await;
+        if random.below(2) == 0 {
+            self.collect(place, random).await;
+        }
+        sleep(random.between(&(Duration::from_millis(1)..=30 * SECOND))).await;
+        self.register(place).await;
+    }
+
+    /// A filesystem of a volume stops answering.
+    fn corrupt(&self, place: &Place, random: &mut Random) {
+        let mounts = place.machine.with_kernel(|kernel| kernel.mounts());
+        let found: Vec<(PathBuf, String)> = mounts
+            .under(std::path::Path::new(ROOT))
+            .filter(|mount| mount.fs_type != "devtmpfs")
+            .filter_map(|mount| Some((mount.point.clone(), shown(mount)?)))
+            .collect();
+        let errno = *random.pick(&[Errno::NOTCONN, Errno::STALE, Errno::IO]).unwrap_or(&Errno::IO);
+        if let Some((point, volume)) = random.pick(&found) {
+            self.eyes.breaks(place.machine.name(), volume);
+            place.machine.corrupt(point, errno);
+        }
+    }
+
+    /// Pods of a node that is gone are ended by force.
+    async fn collect(&self, place: &Place, random: &mut Random) {
+        sleep(random.between(&(Duration::ZERO..=10 * SECOND))).await;
+        let name = place.machine.name();
+        let pods = self.eyes.look_at(|seen| {
+            let here = seen.pods.values().filter(|pod| pod.node == name);
+            here.map(|pod| (pod.key.clone(), pod.uid.clone())).collect::<Vec<_>>()
+        });
+        for (key, uid) in pods {
+            self.component.note(format_args!("ends pod {key} of {name}"));
+            let only = Preconditions { uid: Some(uid), ..Preconditions::default() };
+            drop(self.client.delete_now::<api::Pod>(&key, &only).await);
+        }
+    }
+
+    async fn delete(&self, place: &Place) {
+        let key = Key::cluster(place.machine.name());
+        self.component.note(format_args!("deletes node {key}"));
+        drop(self.client.delete::<api::Node>(&key, &Preconditions::default()).await);
+        drop(self.client.delete::<api::CsiNode>(&key, &Preconditions::default()).await);
+    }
+
+    /// There is a Node object that says what the machine is, and nothing about the past.
+    async fn register(&self, place: &Place) {
+        let name = place.machine.name();
+        let metadata = json!({
+            "name": name,
+            "labels": {label::HOSTNAME.text(): name, keys::ZONE: place.zone},
+            "annotations": {annotation::MANAGED_ATTACH.text(): api::keys::YES},
+        });
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
+        if self.client.create::<Value>(Kind::NODE, None, &node).await.is_ok() {
+            self.component.note(format_args!("registers node {name}"));
+            self.set_ready(place, "True").await;
+        }
+        self.patch(place, json!({"spec": {"taints": null}})).await;
+        let keys: Vec<&str> = if self.places == Places::Zones { vec![keys::ZONE] } else { Vec::new() };
+        let driver = json!({"name": keys::DRIVER, "nodeID": name, "topologyKeys": keys});
+        let node = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+            "metadata": {"name": name}, "spec": {"drivers": [driver]},
+        });
+        drop(self.client.create::<Value>(Kind::CSI_NODE, None, &node).await);
+    }
+
+    async fn set_ready(&self, place: &Place, status: &str) {
+        let condition = json!([{"type": "Ready", "status": status, "reason": "Simulated", "message": ""}]);
+        let patch = Patch::Merge(json!({"status": {"conditions": condition}}));
+        let key = Key::cluster(place.machine.name());
+        drop(self.client.patch_status::<Value>(Kind::NODE, &key, &patch).await);
+    }
+
+    async fn patch(&self, place: &Place, patch: Value) {
+        let key = Key::cluster(place.machine.name());
+        drop(self.client.patch::<Value>(Kind::NODE, &key, &Patch::Merge(patch)).await);
+    }
+}

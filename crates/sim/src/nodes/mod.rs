@@ -1,0 +1,232 @@
+//! Pods on machines: a control plane that attaches, agents that mount, drivers that fail, machines that die, and a user who
+//! deletes at the worst moment; and what must be true all the time and at the end (issue 5, "Under the simulator").
+//!
+//! | Invariant | Where |
+//! |---|---|
+//! | never two nodes for a single-node volume without proof of fencing | [`witness`], at every effect |
+//! | staged implies attached: nothing staged is detached | [`witness`], at every effect |
+//! | published implies staged | [`witness`], at every effect |
+//! | a running pod's mount never disappears | [`witness`], at every effect |
+//! | no mount, loop device, directory, attachment or entry in a node's status without a pod | `settled`, at the end |
+//! | every pod has its volumes, or is told why not | `settled`, at the end |
+//! | no write storm | here: the world falls silent, and no object was written too often |
+//! | all of `storage`'s | its witness and its judge, too |
+//!
+//! Each is shown to be able to fail by a [`Mutation`].
+
+mod cast;
+mod days;
+mod mutation;
+mod seen;
+mod settled;
+mod user;
+pub mod witness;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+
+pub use mutation::Mutation;
+
+use crate::driver::{Attach, Backend, Habits, Model, Onlooker as _, Places, Staging, State};
+use crate::faults::Faults;
+use crate::machine::Machine;
+use crate::storage::witness::Witness;
+use crate::storage::{self, Company};
+use crate::{Odds, Random, Seed, Setup, World, WorldError, simulate};
+use days::{Days, Hardness, Place};
+use witness::Eyes;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Nothing was written for so long: the world is silent. Longer than any backoff.
+const SILENCE: Duration = Duration::from_secs(10 * 60);
+/// A calm world falls silent within this time, or never.
+const PATIENCE: Duration = Duration::from_secs(60 * 60);
+/// More writes to one pod, node or attachment than this are a storm. A node is written twice for each volume that comes or
+/// goes, and whenever its machine has a bad day.
+const MOST_WRITES: u64 = 150;
+const NODES: [(&str, &str); 3] = [("node-a", "a"), ("node-b", "b"), ("node-c", "c")];
+
+/// What a run is like: all of it follows from the seed.
+#[derive(Debug, Clone)]
+struct Layout {
+    company: Company,
+    nodes: usize,
+    life: Duration,
+    api: Faults,
+    habits: Habits,
+    /// How often an agent dies at a call to its machine.
+    host_crash: Odds,
+    /// Whether machines do what they are asked.
+    kind_host: bool,
+    hardness: Hardness,
+    /// Whether all pods go at the end.
+    leaves: bool,
+}
+
+impl Layout {
+    fn draw(random: &mut Random) -> Self {
+        let company = if random.below(2) == 0 { Company::Together } else { Company::Apart };
+        let crash = Odds::of_10_000(*random.pick(&[0, 50, 150]).unwrap_or(&0));
+        let api = match random.below(3) {
+            0 => Faults { crash, ..Faults::none() },
+            _ => Faults { crash, gone: Odds::of_10_000(3_000), ..Faults::rough() },
+        };
+        let mut habits = if random.below(3) == 0 { Habits::fair() } else { Habits::rough() };
+        habits.attach = if random.below(5) == 0 { Attach::Not } else { Attach::Required };
+        habits.staging = if random.below(4) == 0 { Staging::Not } else { Staging::Required };
+        habits.per_node = u32::try_from(*random.pick(&[0, 0, 2, 3]).unwrap_or(&0)).unwrap_or_default();
+        habits.backend = if random.below(3) == 0 { Backend::Lenient } else { Backend::Strict };
+        Self {
+            company,
+            nodes: 2 + usize::try_from(random.below(2)).unwrap_or_default(),
+            life: random.between(&(60 * SECOND..=240 * SECOND)),
+            api,
+            habits,
+            host_crash: Odds::of_10_000(*random.pick(&[0, 20, 60]).unwrap_or(&0)),
+            kind_host: random.below(3) == 0,
+            hardness: if random.below(4) == 0 { Hardness::Mild } else { Hardness::Hard },
+            leaves: random.below(2) == 0,
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Report {
+    pub seed: Seed,
+    /// What must never be, and was.
+    pub violations: Vec<String>,
+    pub journal: Vec<String>,
+    /// What happened, in numbers, so that one can see that a run is not empty.
+    pub tally: Tally,
+}
+
+/// Numbers of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Processes that died.
+    pub crashes: u64,
+    pub boots: u64,
+    /// Calls of ControllerPublishVolume.
+    pub attaches: u64,
+    pub stages: u64,
+    pub publishes: u64,
+    /// Pods that have their volumes at the end.
+    pub ready: u64,
+    /// Pods that wait for them.
+    pub waiting: u64,
+    /// The most writes to one object.
+    pub most_written: u64,
+}
+
+/// Lives through the run of a seed. The mutation is what should be noticed.
+pub fn run(seed: Seed, mutation: Mutation) -> Result<Report, WorldError> {
+    let mut setup = Setup::default();
+    // Short enough that a watch which is held for a while comes too late.
+    setup.store.history.min_events = 40;
+    setup.store.history.min_age_millis = 30_000;
+    simulate(seed, setup, |world| live(world, mutation))
+}
+
+async fn live(world: World, mutation: Mutation) -> Report {
+    let layout = Layout::draw(&mut world.random("layout"));
+    world.journal().note("world", format_args!("seed {} {layout:?}", world.seed()));
+    let storage = Witness::new(&world);
+    let model = Model::new(&world, layout.habits.clone(), State::new(&[], 1 << 50));
+    let chosen = &NODES[..layout.nodes];
+    let machines: Vec<Machine> = chosen.iter().map(|(name, _)| Machine::new(&world, name)).collect();
+    let eyes = Eyes::new(&world, &storage, &model, &machines);
+    model.watched_by(Arc::new(eyes.clone()));
+    machines.iter().for_each(|machine| machine.watched_by(Arc::new(eyes.clone())));
+    let place = |(machine, (_, zone)): (&Machine, &(&str, &'static str))| {
+        Place::new(machine, model.on(machine, None), zone)
+    };
+    let places: Arc<Vec<Place>> = Arc::new(machines.iter().zip(chosen).map(place).collect());
+    let world = Arc::new(world);
+    let mut tenant = user::Tenant::new(&world, &eyes, chosen.iter().map(|(name, _)| (*name).to_owned()).collect());
+    tenant.set_up(&layout.habits).await;
+    let days = Days::new(&world, &eyes, Places::None);
+    let lives = places.iter().map(|place| {
+        let random = world.random(&format!("days of {}", place.machine.name()));
+        Box::pin(days.live(place, random, layout.hardness))
+    });
+    let cast = cast::Cast {
+        world: world.clone(),
+        layout: layout.clone(),
+        model: model.clone(),
+        places: places.clone(),
+        mutation,
+        crashes: AtomicU64::new(0),
+    };
+    let story = async {
+        tenant.live_until(Instant::now() + layout.life).await;
+        world.calm();
+        if layout.leaves {
+            tenant.leave().await;
+        }
+        silence(&eyes).await;
+    };
+    tokio::select! {
+        biased;
+        () = storage.run() => {}
+        () = eyes.run() => {}
+        _ = join_all(lives) => {}
+        () = cast.play() => {}
+        () = model.live_then_rest() => {}
+        _ = join_all(places.iter().map(|place| Box::pin(place.side.live_then_rest()))) => {}
+        () = mutation.play(&world, &eyes, &model, &places) => {}
+        () = story => {}
+    }
+    report(&world, &eyes, &cast, &machines)
+}
+
+/// Waits until nobody writes any more. Who never stops is a storm.
+async fn silence(eyes: &Eyes) {
+    let since = Instant::now();
+    // Everything has a moment to come back first.
+    sleep(120 * SECOND).await;
+    while eyes.quiet() < SILENCE {
+        if since.elapsed() > PATIENCE {
+            let text = format!("storm: somebody still writes {} s after the last fault", PATIENCE.as_secs());
+            return eyes.storage.accuse(text);
+        }
+        sleep(30 * SECOND).await;
+    }
+}
+
+fn report(world: &World, eyes: &Eyes, cast: &cast::Cast, machines: &[Machine]) -> Report {
+    eyes.happened();
+    let (storage, model) = (&eyes.storage, &cast.model);
+    let truth = storage.truth();
+    let mut found = storage::judge(&truth, &model.volumes(), cast.layout.company);
+    let (settled, tally) = eyes.look_at(|seen| {
+        let scene = settled::Scene { truth: &truth, seen, model, machines };
+        let most = seen.written.values().map(|(_, times)| *times).max().unwrap_or(0);
+        let many = seen.written.values().filter(|(_, times)| *times > MOST_WRITES);
+        let storms = many.map(|(what, times)| format!("storm: {what} was written {times} times"));
+        let ready = seen.pods.values().filter(|pod| pod.ready.as_ref().is_some_and(|ready| ready.yes)).count() as u64;
+        let waiting = seen.pods.len() as u64 - ready;
+        let found: Vec<String> = settled::judge(&scene).into_iter().chain(storms).collect();
+        (found, Tally { ready, waiting, most_written: most, ..Tally::default() })
+    });
+    found.extend(settled);
+    found.into_iter().for_each(|found| storage.accuse(found));
+    let calls = model.calls();
+    let called = |method: &str| calls.get(method).copied().unwrap_or(0);
+    let tally = Tally {
+        crashes: cast.crashes.load(Ordering::Relaxed),
+        boots: cast.places.iter().map(Place::boots).sum(),
+        attaches: called("ControllerPublishVolume"),
+        stages: called("NodeStageVolume"),
+        publishes: called("NodePublishVolume"),
+        ..tally
+    };
+    Report { seed: world.seed(), violations: storage.violations(), journal: world.journal().lines(), tally }
+}

@@ -1,0 +1,157 @@
+//! Wrong behaviour on purpose: what each invariant must notice.
+//!
+//! A mutation is a part that is left out or stays dead, or a rogue: one more process without manners, doing what a
+//! controller, an attacher or an agent with a bug would do.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use api::Kind;
+use node::host::{Access, Force};
+use runtime::{Client, Patch};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::days::Place;
+use super::witness::{Eyes, ROOT, held, shown};
+use crate::driver::Model;
+use crate::faults::Fair;
+use crate::{Process, Random, World};
+
+/// What is wrong in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mutation {
+    /// Nothing.
+    None,
+    /// An attacher takes a volume from a node that uses it.
+    DetachStaged,
+    /// A volume of one node is published to two.
+    TwoNodes,
+    /// An agent unstages what pods still have.
+    UnstageEarly,
+    /// An agent takes a running pod's mount.
+    TakeMount,
+    /// An agent forgets a mount of a pod that is gone.
+    Litter,
+    /// An agent that died stays dead.
+    DeadAgents,
+    /// Nobody attaches.
+    NoController,
+    /// Nobody does what attachments ask for.
+    NoAttacher,
+    /// Somebody writes the same things again and again.
+    Storm,
+}
+
+impl Mutation {
+    /// All that are wrong.
+    pub const ALL: [Self; 9] = [
+        Self::DetachStaged,
+        Self::TwoNodes,
+        Self::UnstageEarly,
+        Self::TakeMount,
+        Self::Litter,
+        Self::DeadAgents,
+        Self::NoController,
+        Self::NoAttacher,
+        Self::Storm,
+    ];
+
+    /// How the violation begins that it leads to.
+    pub fn noticed_as(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::DetachStaged => "detached while staged",
+            Self::TwoNodes => "two nodes",
+            Self::UnstageEarly => "published without stage",
+            Self::TakeMount => "vanished",
+            Self::Litter => "left behind",
+            Self::DeadAgents | Self::NoController | Self::NoAttacher => "unexplained",
+            Self::Storm => "storm",
+        }
+    }
+
+    /// What a rogue does in a world, for ever.
+    pub(super) async fn play(self, world: &World, eyes: &Eyes, model: &Model, places: &[Place]) {
+        let component = world.component("rogue", Fair);
+        let client = Process::new(world, &component, 0).context.client;
+        let mut rogue = Rogue { client, eyes, model, places, random: world.random("rogue") };
+        if matches!(self, Self::None | Self::DeadAgents | Self::NoController | Self::NoAttacher) {
+            return std::future::pending().await;
+        }
+        loop {
+            sleep(Duration::from_secs(5)).await;
+            match self {
+                Self::DetachStaged => rogue.detach(),
+                Self::TwoNodes => rogue.publish_twice(),
+                Self::UnstageEarly => rogue.unmount(|mount| mount.ends_with("globalmount")),
+                Self::TakeMount => rogue.unmount(|mount| mount.ends_with("mount")),
+                Self::Litter => rogue.litter(),
+                _ => rogue.write().await,
+            }
+            eyes.judge();
+        }
+    }
+}
+
+struct Rogue<'a> {
+    client: Client,
+    eyes: &'a Eyes,
+    model: &'a Model,
+    places: &'a [Place],
+    random: Random,
+}
+
+impl Rogue<'_> {
+    fn place(&mut self) -> Option<&Place> {
+        let places = self.places;
+        self.random.pick(places)
+    }
+
+    fn detach(&mut self) {
+        let Some(place) = self.place() else { return };
+        let (node, held): (String, Vec<String>) =
+            (place.machine.name().to_owned(), held(&place.machine).into_iter().collect());
+        if let Some(volume) = self.random.pick(&held) {
+            self.model.tamper(|state| state.unpublish(volume, &node));
+        }
+    }
+
+    fn publish_twice(&mut self) {
+        let Some(node) = self.place().map(|place| place.machine.name().to_owned()) else { return };
+        let volumes: Vec<String> = self.model.volumes().into_iter().map(|volume| volume.id).collect();
+        if let Some(volume) = self.random.pick(&volumes) {
+            self.model.tamper(|state| state.force_publish(volume, &node));
+        }
+    }
+
+    fn unmount(&mut self, which: impl Fn(&Path) -> bool) {
+        let Some(place) = self.place() else { return };
+        let mounts = place.machine.with_kernel(|kernel| kernel.mounts());
+        let ours = mounts.0.iter().filter(|mount| shown(mount).is_some() && which(&mount.point));
+        let points: Vec<PathBuf> = ours.map(|mount| mount.point.clone()).collect();
+        let machine = place.machine.clone();
+        if let Some(point) = self.random.pick(&points) {
+            drop(machine.act("a rogue unmounts", |kernel| kernel.unmount(point, Force::No)));
+        }
+    }
+
+    fn litter(&mut self) {
+        let Some(place) = self.place() else { return };
+        let left = Path::new(ROOT).join("pods/gone/volumes/mount");
+        drop(place.machine.act("a rogue leaves a mount", |kernel| {
+            if kernel.mounts().at(&left).is_none() {
+                kernel.make_directory(&left, 0o750)?;
+                kernel.bind(Path::new("/dev"), &left, Access::ReadWrite)?;
+            }
+            Ok(())
+        }));
+    }
+
+    async fn write(&mut self) {
+        let pods = self.eyes.look_at(|seen| seen.pods.keys().cloned().collect::<Vec<_>>());
+        let Some(key) = self.random.pick(&pods).cloned() else { return };
+        let again = json!({"metadata": {"labels": {"again": self.random.number().to_string()}}});
+        drop(self.client.patch::<Value>(Kind::POD, &key, &Patch::Merge(again)).await);
+    }
+}

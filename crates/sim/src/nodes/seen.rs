@@ -1,0 +1,276 @@
+//! What the store says about nodes, pods and attachments: every version, in the order of the writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::keys::taint;
+use api::{Attachment, Key, Meta, Node, Readiness, Uid};
+use apiserver::store::{Event, Scope, Start, Store, Stored, Watch, WatchEnd};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::keys;
+
+const NODES: &str = "nodes";
+const PODS: &str = "pods";
+const ATTACHMENTS: &str = "volumeattachments";
+pub(super) const WATCHED: [&str; 3] = [NODES, PODS, ATTACHMENTS];
+
+/// For so long after the proof that a node is fenced has gone, what was begun because of it may still arrive: a request is
+/// on its way, and so is the call of the driver that follows.
+const AFTERMATH: Duration = Duration::from_secs(120);
+
+/// A pod, as far as storage on its node goes.
+#[derive(Debug, Clone)]
+pub(super) struct PodSeen {
+    pub(super) key: Key,
+    pub(super) uid: Uid,
+    pub(super) node: String,
+    pub(super) claims: Vec<String>,
+    /// Those of them that it wants as devices.
+    pub(super) devices: BTreeSet<String>,
+    /// Its end was asked for.
+    pub(super) deleting: bool,
+    /// That, or all of its work is done: its volumes are taken away.
+    pub(super) leaving: bool,
+    pub(super) ready: Option<Ready>,
+}
+
+/// What its node says of the pod's volumes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ready {
+    pub(super) yes: bool,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+/// What is stored now, and what of the past still counts.
+#[derive(Debug)]
+pub(super) struct Seen {
+    watches: Vec<Watch>,
+    pub(super) nodes: BTreeMap<String, Arc<Node>>,
+    pub(super) pods: BTreeMap<Key, PodSeen>,
+    pub(super) attachments: BTreeMap<String, Arc<Attachment>>,
+    /// Until when a node was proven to be fenced.
+    fenced: BTreeMap<String, Instant>,
+    /// Attachments whose end was asked for while their node was fenced.
+    excused: BTreeSet<(String, String)>,
+    /// The node names that were ever known.
+    known: BTreeSet<String>,
+    /// When anything was last written.
+    pub(super) changed: Instant,
+    /// How often each object was written.
+    pub(super) written: BTreeMap<Uid, (String, u64)>,
+    pub(super) lagged: bool,
+}
+
+impl Seen {
+    pub(super) fn new(store: &Store) -> Self {
+        let watches = WATCHED.map(|resource| store.watch(Scope::all(resource), Start::Now));
+        Self {
+            lagged: watches.iter().any(Result::is_err),
+            watches: watches.into_iter().filter_map(Result::ok).collect(),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            attachments: BTreeMap::new(),
+            fenced: BTreeMap::new(),
+            excused: BTreeSet::new(),
+            known: BTreeSet::new(),
+            changed: Instant::now(),
+            written: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in everything that was written.
+    pub(super) fn look(&mut self) {
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        for watch in &mut self.watches {
+            loop {
+                match watch.try_next() {
+                    Ok(Some(event)) => events.push(event),
+                    Ok(None) | Err(WatchEnd::Closed) => break,
+                    Err(WatchEnd::Lagged { .. }) => {
+                        self.lagged = true;
+                        break;
+                    }
+                }
+            }
+        }
+        // Each kind has its own watch; together they are one history.
+        events.sort_by_key(|event| event.revision);
+        for event in events {
+            self.take(&event);
+        }
+        self.remember_fences();
+    }
+
+    fn take(&mut self, event: &Event) {
+        let name = event.key.name();
+        self.changed = Instant::now();
+        match event.key.resource() {
+            NODES => match read::<Node>(event.new_version()) {
+                Some(node) => {
+                    self.count(&node.meta, "node");
+                    self.known.insert(name.to_owned());
+                    self.nodes.insert(name.to_owned(), Arc::new(node));
+                }
+                None => drop(self.nodes.remove(name)),
+            },
+            PODS => {
+                let key = Key::namespaced(event.key.namespace().unwrap_or_default(), name);
+                match read::<WirePod>(event.new_version()) {
+                    Some(pod) => {
+                        self.count(&pod.metadata, "pod");
+                        self.pods.insert(key, pod.into());
+                    }
+                    None => drop(self.pods.remove(&key)),
+                }
+            }
+            _ => self.attachment(name, read(event.new_version())),
+        }
+        self.remember_fences();
+    }
+
+    fn attachment(&mut self, name: &str, new: Option<Attachment>) {
+        let old = self.attachments.remove(name);
+        let was_going = old.as_ref().is_some_and(|old| old.meta.is_deleting());
+        let going = new.as_ref().is_none_or(|new| new.meta.is_deleting());
+        if let Some(about) = new.as_ref().or(old.as_deref()) {
+            let pair = (about.volume.as_deref().unwrap_or_default().to_owned(), about.node.to_string());
+            if going && !was_going && self.is_fenced(&pair.1) {
+                self.excused.insert(pair);
+            }
+        }
+        if let Some(new) = new {
+            self.count(&new.meta, "attachment");
+            self.attachments.insert(name.to_owned(), Arc::new(new));
+        }
+    }
+
+    fn count(&mut self, meta: &Meta, kind: &str) {
+        let what = || (format!("{kind} {}", meta.key), 0);
+        self.written.entry(meta.uid.clone()).or_insert_with(what).1 += 1;
+    }
+
+    fn remember_fences(&mut self) {
+        let now = Instant::now();
+        for name in &self.known {
+            let gone = self.nodes.get(name).is_none_or(|node| {
+                node.has_taint(taint::OUT_OF_SERVICE) && node.ready != Readiness::Ready
+            });
+            if gone {
+                self.fenced.insert(name.clone(), now + AFTERMATH);
+            }
+        }
+    }
+
+    /// Whether there is, or was a moment ago, proof that a node does not write any more.
+    pub(super) fn is_fenced(&self, node: &str) -> bool {
+        self.fenced.get(node).is_some_and(|until| Instant::now() <= *until)
+    }
+
+    /// Whether the detachment of a volume from a node was begun with such a proof.
+    pub(super) fn is_excused(&self, volume: &str, node: &str) -> bool {
+        self.is_fenced(node) || self.excused.contains(&(volume.to_owned(), node.to_owned()))
+    }
+
+    /// A volume is not on this node any more: what comes next needs a proof of its own.
+    pub(super) fn ended(&mut self, volume: &str, node: &str) {
+        self.excused.remove(&(volume.to_owned(), node.to_owned()));
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct WirePod {
+    metadata: Meta,
+    #[serde(default)]
+    spec: WirePodSpec,
+    #[serde(default)]
+    status: WirePodStatus,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct WirePodSpec {
+    node_name: String,
+    volumes: Vec<WireVolume>,
+    containers: Vec<WireContainer>,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct WireContainer {
+    volume_devices: Vec<WireDevice>,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct WireDevice {
+    name: String,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct WireVolume {
+    name: String,
+    persistent_volume_claim: Option<WireClaim>,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct WireClaim {
+    claim_name: String,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct WirePodStatus {
+    phase: String,
+    conditions: Vec<WireCondition>,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct WireCondition {
+    r#type: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+impl From<WirePod> for PodSeen {
+    fn from(wire: WirePod) -> Self {
+        let WirePod { metadata, spec, status } = wire;
+        let condition = status.conditions.into_iter().find(|condition| condition.r#type == keys::VOLUMES_READY);
+        let ready = condition.map(|WireCondition { status, reason, message, .. }| Ready {
+            yes: status == "True",
+            reason,
+            message,
+        });
+        let over = matches!(&*status.phase, "Succeeded" | "Failed");
+        let devices = spec.containers.into_iter().flat_map(|container| container.volume_devices);
+        let devices: BTreeSet<String> = devices.map(|device| device.name).collect();
+        let named = |volume: WireVolume| Some((volume.name, volume.persistent_volume_claim?.claim_name));
+        let claims: Vec<(String, String)> = spec.volumes.into_iter().filter_map(named).collect();
+        let wanted = claims.iter().filter(|(volume, _)| devices.contains(volume));
+        Self {
+            devices: wanted.map(|(_, claim)| claim.clone()).collect(),
+            claims: claims.into_iter().map(|(_, claim)| claim).collect(),
+            node: spec.node_name,
+            deleting: metadata.is_deleting(),
+            leaving: metadata.is_deleting() || over,
+            uid: metadata.uid,
+            key: metadata.key,
+            ready,
+        }
+    }
+}
+
+/// An object as it was stored. The store keeps the revision beside it.
+fn read<T: DeserializeOwned>(stored: Option<&Arc<Stored>>) -> Option<T> {
+    let stored = stored?;
+    let mut value: serde_json::Value = serde_json::from_slice(&stored.value).ok()?;
+    value["metadata"]["resourceVersion"] = stored.revision.0.to_string().into();
+    serde_json::from_value(value).ok()
+}

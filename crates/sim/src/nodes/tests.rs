@@ -1,0 +1,56 @@
+//! Runs of the whole world. `cargo xtask sim` does many more of them.
+
+use super::*;
+use crate::Journal;
+
+const SEEDS: std::ops::Range<u64> = 0..16;
+
+/// What the journals of these worlds must show, or the worlds are too kind.
+const FAULTS: [&str; 16] = [
+    "killed (injected)",
+    "power off",
+    "boot 2",
+    "cable cut",
+    "cable back",
+    "deletes node",
+    "registers node",
+    "is broken",
+    "by force",
+    "finishes pod",
+    "deletes claim",
+    "hung, not done (injected)",
+    "hung, and done (injected)",
+    "crashed before it (injected)",
+    "crashed after it (injected)",
+    "the answer is lost",
+];
+
+#[test]
+fn no_invariant_is_violated_every_fault_happens_and_a_seed_replays() {
+    let mut lines = Vec::new();
+    for seed in SEEDS.map(Seed) {
+        let [one, other] = [(); 2].map(|()| run(seed, Mutation::None).expect("a world can be made"));
+        println!("seed {seed}: {:?}", one.tally);
+        assert_eq!(one.violations, [""; 0], "orlop-sim nodes --seed {seed}");
+        if let Some((at, one, other)) = Journal::first_difference(&one.journal, &other.journal) {
+            panic!("seed {seed} differs at line {at}\n  one:   {one}\n  other: {other}");
+        }
+        assert_eq!(one.tally, other.tally, "seed {seed}");
+        lines.extend(one.journal);
+    }
+    let missing = FAULTS.iter().filter(|fault| !lines.iter().any(|line| line.contains(**fault)));
+    assert_eq!(missing.collect::<Vec<_>>(), [&""; 0], "these never happened");
+}
+
+/// Issue 5, done when 3: each invariant is proven able to fail.
+#[test]
+fn every_mutation_is_noticed_by_its_invariant() {
+    for mutation in Mutation::ALL {
+        let noticed = (0..100).find(|seed| {
+            let report = run(Seed(*seed), mutation).expect("a world can be made");
+            report.violations.iter().any(|violation| violation.starts_with(mutation.noticed_as()))
+        });
+        println!("{mutation:?} is noticed in the world of seed {noticed:?}");
+        assert!(noticed.is_some(), "{mutation:?} was never noticed as {:?}", mutation.noticed_as());
+    }
+}

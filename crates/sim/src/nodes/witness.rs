@@ -1,0 +1,325 @@
+//! What must be true at every moment: somebody who sees every write, every effect in the backend and every change of
+//! every machine, and says at once what must never be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::{AccessMode, Uid, Volume, VolumeMode};
+use apiserver::store::{Scope, Start, Store, Watch, WatchEnd};
+use futures_util::future::select_all;
+use node::host::{Mount, Mounts};
+use node::layout::{Layout, Name};
+
+use super::seen::{self, PodSeen, Seen};
+use crate::World;
+use crate::driver::{self, Attach, Model, Staging};
+use crate::machine::{self, Machine, Power};
+use crate::storage::witness::{Truth, Witness, handle_of};
+
+/// Where agents keep everything.
+pub const ROOT: &str = "/var/lib/orlop";
+/// Where the model driver's volumes are on a machine.
+const DEVICES: &str = "/dev/sim";
+
+/// Sees everything. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Eyes {
+    inner: Arc<Mutex<Inner>>,
+    store: Store,
+    /// The witness of claims and volumes.
+    pub(super) storage: Witness,
+}
+
+impl std::fmt::Debug for Eyes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Eyes").finish_non_exhaustive()
+    }
+}
+
+struct Inner {
+    seen: Seen,
+    machines: Vec<Machine>,
+    model: Model,
+    /// Volumes that one node at a time may have.
+    single: BTreeMap<String, bool>,
+    /// The PersistentVolumes of the backend's volumes, also of those that are gone.
+    names: BTreeMap<String, String>,
+    /// Mounts of running pods: they must stay.
+    running: BTreeMap<Running, PathBuf>,
+    /// Volumes that were broken on a machine by the world, not by anybody under test.
+    broken: BTreeSet<(String, String)>,
+    /// Volumes on machines that they were detached from, with proof that it was safe.
+    excused: BTreeSet<(String, String)>,
+}
+
+/// A pod's volume on a machine, in one of its lives.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Running {
+    machine: String,
+    boot: u64,
+    pod: Uid,
+    volume: String,
+}
+
+impl Eyes {
+    pub(super) fn new(world: &World, storage: &Witness, model: &Model, machines: &[Machine]) -> Self {
+        let store = world.api().store().clone();
+        let inner = Inner {
+            seen: Seen::new(&store),
+            machines: machines.to_vec(),
+            model: model.clone(),
+            single: BTreeMap::new(),
+            names: BTreeMap::new(),
+            running: BTreeMap::new(),
+            broken: BTreeSet::new(),
+            excused: BTreeSet::new(),
+        };
+        Self { inner: Arc::new(Mutex::new(inner)), store, storage: storage.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks whenever something is written, for ever.
+    pub(super) async fn run(&self) {
+        let waking = seen::WATCHED.map(|resource| self.store.watch(Scope::all(resource), Start::Now));
+        let mut waking: Vec<Watch> = waking.into_iter().filter_map(Result::ok).collect();
+        loop {
+            let (seen, _, _) = select_all(waking.iter_mut().map(|watch| Box::pin(watch.next()))).await;
+            if let Err(WatchEnd::Closed) = seen {
+                return;
+            }
+            for watch in &mut waking {
+                while let Ok(Some(_)) = watch.try_next() {}
+            }
+            self.judge();
+        }
+    }
+
+    /// Takes in what was written, and judges what is.
+    pub(super) fn judge(&self) {
+        let found = self.storage.look_at(|truth| self.lock().judge(truth));
+        found.into_iter().for_each(|found| self.storage.accuse(found));
+    }
+
+    /// The world breaks a volume on a machine: what becomes of its mounts there is nobody's fault.
+    pub(super) fn breaks(&self, machine: &str, volume: &str) {
+        self.lock().broken.insert((machine.to_owned(), volume.to_owned()));
+    }
+
+    /// Something about what is stored, as of now.
+    pub(super) fn look_at<T>(&self, what: impl FnOnce(&Seen) -> T) -> T {
+        let mut inner = self.lock();
+        inner.seen.look();
+        what(&inner.seen)
+    }
+
+    /// For how long nothing was written that storage is about.
+    pub(super) fn quiet(&self) -> Duration {
+        self.storage.quiet().min(self.look_at(|seen| seen.changed.elapsed()))
+    }
+}
+
+impl machine::Onlooker for Eyes {
+    fn changed(&self, _: &Machine) {
+        self.judge();
+    }
+}
+
+/// The backend asks the witness of claims about deletions, and this one about everything else.
+impl driver::Onlooker for Eyes {
+    fn deleting(&self, volume: &driver::Volume) {
+        driver::Onlooker::deleting(&self.storage, volume);
+    }
+
+    fn happened(&self) {
+        self.judge();
+    }
+}
+
+/// The volume of the model driver that a mount shows.
+pub(super) fn shown(mount: &Mount) -> Option<String> {
+    let source = mount.source.to_str()?;
+    let volume = source.strip_prefix(DEVICES).and_then(|rest| rest.strip_prefix('/'));
+    let device = || mount.root.strip_prefix("/sim").ok()?.to_str();
+    volume.or_else(|| device().filter(|_| mount.fs_type == "devtmpfs")).map(str::to_owned)
+}
+
+/// The volumes that a machine has in any form.
+pub(super) fn held(machine: &Machine) -> BTreeSet<String> {
+    machine.with_kernel(|kernel| {
+        let mounted = kernel.mounts().0.iter().filter_map(shown).collect::<Vec<_>>();
+        let devices = kernel.list(Path::new(DEVICES)).unwrap_or_default();
+        let devices = devices.into_iter().filter_map(|entry| entry.name.into_string().ok());
+        mounted.into_iter().chain(devices).collect()
+    })
+}
+
+/// Whether this mount is a staged filesystem, which every other mount of the volume on a machine is a view of.
+fn is_staging(mount: &Mount) -> bool {
+    mount.point.file_name().is_some_and(|name| name == "globalmount")
+}
+
+/// Where a pod gets a volume.
+pub(super) fn target(pod: &PodSeen, volume: &Volume) -> Option<PathBuf> {
+    let layout = Layout::new(ROOT).ok()?;
+    let (uid, name) = (Name::new(pod.uid.as_str()).ok()?, Name::new(volume.name()).ok()?);
+    Some(match volume.mode {
+        VolumeMode::Block => layout.block(&name).ok()?.publish(&uid),
+        _ => layout.pod(&uid).csi(&name).mount(),
+    })
+}
+
+/// The volumes that a pod's claims stand for, as far as they are the model driver's.
+pub(super) fn volumes<'a>(pod: &'a PodSeen, truth: &'a Truth) -> impl Iterator<Item = &'a Arc<Volume>> {
+    pod.claims.iter().filter_map(|claim| {
+        let key = api::Key::namespaced(pod.key.namespace().unwrap_or_default(), claim);
+        let claim = truth.claims.get(&key)?;
+        let volume = truth.volumes.get(&claim.volume_name)?;
+        let ours = volume.claim.as_ref().and_then(|owner| owner.uid.as_ref()) == Some(claim.uid());
+        (ours && handle_of(volume).is_some()).then_some(volume)
+    })
+}
+
+impl Inner {
+    fn judge(&mut self, truth: &Truth) -> Vec<String> {
+        let mut found = Vec::new();
+        self.seen.look();
+        if self.seen.lagged {
+            found.push("the witness was too slow for the history".to_owned());
+        }
+        self.learn(truth);
+        for machine in self.machines.clone() {
+            found.extend(self.machine(&machine, truth));
+        }
+        found.extend(self.two_nodes());
+        found
+    }
+
+    fn learn(&mut self, truth: &Truth) {
+        for volume in truth.volumes.values() {
+            if let Some(handle) = handle_of(volume) {
+                let many = [AccessMode::ReadWriteMany, AccessMode::ReadOnlyMany];
+                let single = !volume.access.is_empty() && !many.iter().any(|mode| volume.access.contains(*mode));
+                self.single.insert(handle.to_owned(), single);
+                self.names.insert(handle.to_owned(), volume.name().to_owned());
+            }
+        }
+    }
+
+    /// Everything that is wrong on one machine.
+    fn machine(&mut self, machine: &Machine, truth: &Truth) -> Vec<String> {
+        let Power::On { boot } = machine.power() else { return Vec::new() };
+        let mut found = Vec::new();
+        let mounts = machine.with_kernel(|kernel| kernel.mounts());
+        let held = held(machine);
+        found.extend(self.unattached(machine.name(), &held));
+        if self.model.habits().staging == Staging::Required {
+            found.extend(unstaged(machine.name(), &mounts));
+        }
+        found.extend(self.vanished(machine.name(), boot, &mounts, truth));
+        let name = machine.name().to_owned();
+        self.excused.retain(|(node, volume)| *node != name || held.contains(volume));
+        self.broken.retain(|(node, volume)| *node != name || held.contains(volume));
+        found
+    }
+
+    /// Staged implies attached, or nothing staged is detached (controllers 19 I14, node 20).
+    fn unattached(&mut self, node: &str, held: &BTreeSet<String>) -> Vec<String> {
+        if self.model.habits().attach == Attach::Not {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for volume in held {
+            let pair = (node.to_owned(), volume.clone());
+            if self.model.tamper(|state| state.is_published(volume, node)) {
+                self.excused.remove(&pair);
+                continue;
+            }
+            let name = self.names.get(volume).cloned().unwrap_or_default();
+            if self.excused.contains(&pair) {
+                continue;
+            }
+            match self.seen.is_excused(&name, node) {
+                true => drop(self.excused.insert(pair)),
+                false => found.push(format!("detached while staged: {node} has {volume}, which is not attached to it")),
+            }
+        }
+        let names: Vec<_> = self.names.iter().filter(|(handle, _)| !held.contains(*handle)).collect();
+        for (handle, name) in names {
+            if !self.model.tamper(|state| state.is_published(handle, node)) {
+                self.seen.ended(name, node);
+            }
+        }
+        found
+    }
+
+    /// A running pod's mount never disappears.
+    fn vanished(&mut self, machine: &str, boot: u64, mounts: &Mounts, truth: &Truth) -> Vec<String> {
+        let there = |path: &Path, volume: &str| mounts.at(path).and_then(shown).is_some_and(|shown| shown == volume);
+        let pods: Vec<_> = self.seen.pods.values().filter(|pod| pod.node == machine && !pod.leaving).collect();
+        let mut wanted = BTreeMap::new();
+        for pod in pods {
+            for volume in volumes(pod, truth) {
+                let (Some(handle), Some(path)) = (handle_of(volume), target(pod, volume)) else { continue };
+                let (machine, pod_uid, volume) = (machine.to_owned(), pod.uid.clone(), handle.to_owned());
+                let running = Running { machine, boot, pod: pod_uid, volume };
+                wanted.insert(running, (path, pod.ready.as_ref().is_some_and(|ready| ready.yes)));
+            }
+        }
+        let broken = |running: &Running| self.broken.contains(&(running.machine.clone(), running.volume.clone()));
+        self.running.retain(|running, _| running.machine != machine || (wanted.contains_key(running) && !broken(running)));
+        let mut found = Vec::new();
+        for (running, path) in self.running.iter().filter(|(running, _)| running.machine == machine) {
+            if !there(path, &running.volume) {
+                let (pod, path) = (&running.pod, path.display());
+                found.push(format!("vanished: pod {pod} runs on {machine}, and nothing is mounted at {path} any more"));
+            }
+        }
+        for (running, (path, ready)) in wanted {
+            if ready && there(&path, &running.volume) && !broken(&running) {
+                self.running.insert(running, path);
+            }
+        }
+        found
+    }
+
+    /// Never two nodes for a volume of one node, in the backend or on machines, without proof that one is fenced.
+    fn two_nodes(&self) -> Vec<String> {
+        if self.model.habits().attach == Attach::Not {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for (volume, _) in self.single.iter().filter(|(_, single)| **single) {
+            let mut nodes: BTreeSet<String> =
+                self.model.tamper(|state| state.published(volume).map(|(node, _)| node.clone()).collect());
+            let running = self.machines.iter().filter(|machine| machine.power() != Power::Off);
+            nodes.extend(running.filter(|machine| held(machine).contains(volume)).map(|held| held.name().to_owned()));
+            nodes.retain(|node| !self.excused.contains(&(node.clone(), volume.clone())));
+            if nodes.len() > 1 {
+                found.push(format!("two nodes: {volume} is on {}", nodes.into_iter().collect::<Vec<_>>().join(" and ")));
+            }
+        }
+        found
+    }
+}
+
+/// Published implies staged.
+fn unstaged(machine: &str, mounts: &Mounts) -> Vec<String> {
+    let filesystems = mounts.0.iter().filter(|mount| mount.fs_type != "devtmpfs");
+    let shown: BTreeMap<String, Vec<&Mount>> = filesystems.fold(BTreeMap::new(), |mut shown_at, mount| {
+        if let Some(volume) = shown(mount) {
+            shown_at.entry(volume).or_insert_with(Vec::new).push(mount);
+        }
+        shown_at
+    });
+    let loose = shown.iter().filter(|(_, mounts)| !mounts.iter().any(|mount| is_staging(mount)));
+    let text = |(volume, mounts): (&String, &Vec<&Mount>)| {
+        let at: Vec<String> = mounts.iter().map(|mount| mount.point.display().to_string()).collect();
+        format!("published without stage: {machine} has {volume} at {} and not staged", at.join(", "))
+    };
+    loose.map(text).collect()
+}

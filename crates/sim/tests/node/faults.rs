@@ -1,0 +1,135 @@
+//! A crash or a fault at every request to the server and at every call to the machine (node 30, 31).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+use sim::faults::{Action, Ask, Fate, Fates, Refusal, Verdict};
+use sim::machine::{Event, HostFate};
+use tonic::Code;
+
+use crate::driver::Reply;
+use crate::stage::{Play, Rig, play};
+
+/// One fault, at the `at`-th request that is no watch and no event.
+struct Once {
+    at: u64,
+    fate: Fate,
+    seen: Arc<AtomicU64>,
+}
+
+impl Fates for Once {
+    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
+        if ask.action == Action::Watch || ask.path.contains("/events") {
+            return Fate::Answered.into();
+        }
+        match self.seen.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
+            true => self.fate.clone().into(),
+            false => Fate::Answered.into(),
+        }
+    }
+}
+
+/// A pod comes, another one with it, both go: nothing is left.
+async fn come_and_go(rig: &Rig) {
+    rig.volume("v", json!({})).await;
+    let first = rig.pod("a", &["v"]).await;
+    rig.attach("v").await;
+    rig.until_ready("a").await;
+    let second = rig.pod("b", &["v"]).await;
+    rig.until_ready("b").await;
+    assert!(rig.is_mounted(&first, "v") && rig.is_mounted(&second, "v"));
+    rig.delete_pod("a").await;
+    rig.until_gone("a").await;
+    assert!(rig.is_mounted(&second, "v"), "a running pod's mount never disappears");
+    rig.delete_pod("b").await;
+    rig.until_gone("b").await;
+    rig.until_clean().await;
+}
+
+fn with_api(at: u64, fate: Fate, seen: &Arc<AtomicU64>) -> Play {
+    Play { api: Box::new(Once { at, fate, seen: seen.clone() }), ..Play::attached() }
+}
+
+#[test]
+fn a_fault_at_any_request_leaves_nothing_behind_node_30() {
+    let seen = Arc::new(AtomicU64::new(0));
+    play(with_api(0, Fate::Answered, &seen), come_and_go);
+    let requests = seen.load(Ordering::Relaxed);
+    assert!(requests > 10, "the agent asks the server something");
+    let fates = [
+        Fate::CrashBefore,
+        Fate::CrashAfter,
+        Fate::RequestLost,
+        Fate::AnswerLost,
+        Fate::Refused(Refusal::Conflict),
+        Fate::Refused(Refusal::Unavailable { seconds: 2 }),
+    ];
+    for at in 1..=requests {
+        for fate in &fates {
+            println!("request {at} of {requests}: {fate:?}");
+            play(with_api(at, fate.clone(), &Arc::default()), come_and_go);
+        }
+    }
+}
+
+fn with_host(at: u64, fate: HostFate, seen: &Arc<AtomicU64>) -> Play {
+    let seen = seen.clone();
+    let script = move |event: &Event<'_>| {
+        if !event.changes {
+            return HostFate::Done;
+        }
+        match seen.fetch_add(1, Ordering::Relaxed) + 1 == at {
+            true => fate,
+            false => HostFate::Done,
+        }
+    };
+    Play { host: Box::new(script), ..Play::attached() }
+}
+
+#[test]
+fn a_fault_at_any_change_of_the_machine_leaves_nothing_behind_node_30() {
+    let seen = Arc::new(AtomicU64::new(0));
+    play(with_host(0, HostFate::Done, &seen), come_and_go);
+    let changes = seen.load(Ordering::Relaxed);
+    assert!(changes > 20, "the agent changes something");
+    let fates = [
+        HostFate::CrashBefore,
+        HostFate::CrashAfter,
+        HostFate::Refused(rustix::io::Errno::IO),
+        HostFate::Hung,
+        HostFate::HungAndDone,
+    ];
+    for at in 1..=changes {
+        for fate in fates {
+            println!("change {at} of {changes}: {fate:?}");
+            play(with_host(at, fate, &Arc::default()), come_and_go);
+        }
+    }
+}
+
+#[test]
+fn a_bad_answer_of_the_driver_to_any_call_leaves_nothing_behind_node_30_10() {
+    let replies = [
+        Reply::Refused(Code::Internal),
+        Reply::Refused(Code::Aborted),
+        Reply::Refused(Code::FailedPrecondition),
+        Reply::Done(Code::Unavailable),
+        Reply::Done(Code::DeadlineExceeded),
+        Reply::Done(Code::Internal),
+        Reply::Lie,
+    ];
+    for method in ["publish", "unpublish", "stage", "unstage"] {
+        for reply in replies {
+            // A driver that says it staged and did not is found out when it publishes, and no agent can know before.
+            println!("{method}: {reply:?}");
+            if (method, matches!(reply, Reply::Lie)) == ("stage", true) {
+                continue;
+            }
+            play(Play::attached(), async |rig| {
+                rig.doorman.next(method, reply);
+                come_and_go(rig).await;
+            });
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Kinds of volumes: inline, block, in-tree, generic ephemeral (node 12, 17, 24, 5.4).
+
+use api::Kind;
+use serde_json::json;
+
+use crate::stage::{Play, ROOT, key, play};
+
+#[test]
+fn an_inline_volume_is_published_for_its_pod_and_never_staged_node_12() {
+    let driver =
+        json!({"volumeLifecycleModes": ["Persistent", "Ephemeral"], "podInfoOnMount": true, "attachRequired": true});
+    let mut setup = Play::with_driver(driver);
+    setup.habits.attach = sim::driver::Attach::Required;
+    play(setup, async |rig| {
+        let inline = json!([{"name": "scratch", "csi": {"driver": rig.model.name(), "fsType": "ext4",
+                                                         "volumeAttributes": {"size": "1Gi"}}}]);
+        let uid = rig.pod_with("p", inline, json!({})).await;
+        rig.until("it is published", async || rig.doorman.count("publish") > 0).await;
+        assert_eq!(rig.doorman.count("stage"), 0);
+        let request = rig.doorman.publish();
+        assert!(request.volume_id.starts_with("csi-") && request.volume_id.len() == 68, "node 2.2");
+        assert!(request.staging_target_path.is_empty() && request.publish_context.is_empty());
+        let context = |name: &str| request.volume_context.get(name).cloned().unwrap_or_default();
+        assert_eq!(context("csi.storage.k8s.io/ephemeral"), "true", "node 32 #14");
+        assert_eq!(context("csi.storage.k8s.io/pod.uid"), uid);
+        assert_eq!(context("size"), "1Gi");
+        rig.delete_pod("p").await;
+        rig.until_gone("p").await;
+        rig.until_clean().await;
+    });
+}
+
+#[test]
+fn an_inline_volume_needs_a_driver_that_says_so_node_12() {
+    play(Play::default(), async |rig| {
+        let inline = json!([{"name": "scratch", "csi": {"driver": rig.model.name()}}]);
+        rig.pod_with("p", inline, json!({})).await;
+        rig.until_said("p", "Failed").await;
+        assert!(rig.said("p").await.2.contains("Ephemeral"));
+        assert_eq!(rig.doorman.count("publish"), 0);
+        rig.delete_pod("p").await;
+        rig.until_gone("p").await;
+    });
+}
+
+fn device_pod() -> serde_json::Value {
+    json!({"containers": [{"name": "main", "image": "example/main",
+        "volumeDevices": [{"name": "v", "devicePath": "/dev/xvda"}]}]})
+}
+
+#[test]
+fn a_device_is_bound_linked_and_held_and_leaves_nothing_node_32_16() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({"volumeMode": "Block"})).await;
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
+        let uid = rig.pod_with("p", volumes, device_pod()).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        let blocks = format!("{ROOT}/plugins/kubernetes.io/csi/volumeDevices");
+        assert!(rig.exists(&format!("{ROOT}/pods/{uid}/volumeDevices/kubernetes.io~csi/v")), "the link");
+        assert!(rig.exists(&format!("{blocks}/v/data/vol_data.json")));
+        assert!(rig.mounts().contains(&format!("{blocks}/v/dev/{uid}").into()), "the bind mount");
+        assert_eq!(rig.machine.with_kernel(|kernel| kernel.loops().count()), 1, "the loop device");
+        let request = rig.doorman.publish();
+        assert_eq!(request.target_path, format!("{blocks}/publish/v/{uid}"));
+        assert_eq!(request.staging_target_path, format!("{blocks}/staging/v"));
+        assert_eq!(rig.events("SuccessfulMountVolume").await.len(), 2, "node 26");
+        rig.kill().await;
+        rig.start();
+        rig.until_ready("p").await;
+        rig.delete_pod("p").await;
+        rig.until_gone("p").await;
+        rig.until_clean().await;
+        assert_eq!(rig.machine.with_kernel(|kernel| kernel.loops().count()), 0);
+        assert!(!rig.exists(&format!("{blocks}/v")) && !rig.exists(&format!("{blocks}/staging/v")));
+    });
+}
+
+#[test]
+fn a_device_that_was_published_when_the_agent_died_is_taken_back_node_30_9() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({"volumeMode": "Block"})).await;
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
+        let uid = rig.pod_with("p", volumes, device_pod()).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        rig.kill().await;
+        let link = format!("{ROOT}/pods/{uid}/volumeDevices/kubernetes.io~csi/v");
+        rig.machine.with_kernel(|kernel| kernel.remove_file(link.as_ref())).unwrap();
+        rig.end_pod("p").await;
+        rig.start();
+        rig.until_clean().await;
+        assert_eq!(rig.machine.with_kernel(|kernel| kernel.loops().count()), 0);
+    });
+}
+
+#[test]
+fn a_filesystem_is_no_device_and_the_other_way_round_node_5_4() {
+    play(Play::default(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
+        rig.pod_with("p", volumes, device_pod()).await;
+        rig.until_said("p", "ModeMismatch").await;
+        rig.volume("d", json!({"volumeMode": "Block"})).await;
+        rig.pod("q", &["d"]).await;
+        rig.until_said("q", "ModeMismatch").await;
+        assert_eq!(rig.doorman.calls(), [] as [&str; 0]);
+    });
+}
+
+#[test]
+fn volumes_without_a_driver_come_and_go_node_24() {
+    play(Play::default(), async |rig| {
+        let volumes = json!([
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            {"name": "host", "hostPath": {"path": "/srv/data", "type": "DirectoryOrCreate"}},
+            {"name": "secret", "secret": {"secretName": "s"}},
+        ]);
+        let uid = rig.pod_with("p", volumes, json!({})).await;
+        rig.until_ready("p").await;
+        let directory = format!("{ROOT}/pods/{uid}/volumes/kubernetes.io~empty-dir");
+        assert!(rig.exists(&format!("{directory}/scratch")) && rig.exists("/srv/data"));
+        assert!(rig.mounts().contains(&format!("{directory}/memory").into()));
+        rig.kill().await;
+        rig.start();
+        rig.until_ready("p").await;
+        rig.delete_pod("p").await;
+        rig.until_gone("p").await;
+        rig.until_clean().await;
+        assert!(rig.exists("/srv/data"), "a path of the host is not the pod's");
+    });
+}
+
+#[test]
+fn claims_are_checked_before_anything_is_mounted_node_32_21() {
+    play(Play::default(), async |rig| {
+        rig.pod("p", &["missing"]).await;
+        rig.until_said("p", "ClaimMissing").await;
+        rig.volume("missing", json!({})).await;
+        rig.until_ready("p").await;
+        // A claim for a pod of that name that somebody else made.
+        rig.volume("q-scratch", json!({})).await;
+        let template =
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+        let volumes = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]);
+        rig.pod_with("q", volumes, json!({})).await;
+        rig.until_said("q", "ClaimNotOurs").await;
+        // A volume that belongs to another claim of the same name.
+        rig.volume("r", json!({})).await;
+        rig.patch(Kind::VOLUME, &api::Key::cluster("r"), json!({"spec": {"claimRef": {"uid": "somebody-else"}}})).await;
+        rig.pod("r", &["r"]).await;
+        rig.until_said("r", "VolumeOfAnother").await;
+        assert!(rig.get(Kind::POD, &key("r")).await.is_some());
+    });
+}

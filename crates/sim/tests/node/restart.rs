@@ -1,0 +1,138 @@
+//! What a restart, a reboot and a crash find and do: node 21, 23, 30 #8 #9, 31 #1 #2, 32 #10 #11.
+
+use std::time::Duration;
+
+use api::Kind;
+use serde_json::json;
+use tokio::time::sleep;
+use tonic::Code;
+
+use crate::driver::Reply;
+use crate::stage::{Play, ROOT, key, play};
+
+#[test]
+fn a_restart_does_not_touch_a_healthy_mount_node_32_10() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        let calls = rig.doorman.calls();
+        rig.kill().await;
+        rig.start();
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(rig.doorman.calls(), calls, "nothing is asked for what is known to be there");
+        assert!(rig.is_mounted(&uid, "v"));
+        rig.delete_pod("p").await;
+        rig.until_gone("p").await;
+        rig.until_clean().await;
+    });
+}
+
+#[test]
+fn a_pod_that_went_while_the_agent_was_down_is_taken_down_node_32_11() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        rig.kill().await;
+        rig.end_pod("p").await;
+        sleep(Duration::from_secs(5)).await;
+        assert!(rig.is_mounted(&uid, "v"));
+        rig.start();
+        rig.until_clean().await;
+        assert_eq!(rig.doorman.calls(), ["stage", "publish", "unpublish", "unstage"]);
+    });
+}
+
+#[test]
+fn a_reboot_mounts_everything_anew_node_23() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        rig.kill().await;
+        rig.machine.reboot();
+        assert!(!rig.is_mounted(&uid, "v"));
+        rig.start();
+        rig.until("it is mounted again", async || rig.is_mounted(&uid, "v")).await;
+        rig.until_ready("p").await;
+        rig.delete_pod("p").await;
+        rig.until_gone("p").await;
+        rig.until_clean().await;
+    });
+}
+
+#[test]
+fn a_pod_that_went_during_a_reboot_leaves_nothing_node_23() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        rig.kill().await;
+        rig.machine.reboot();
+        rig.end_pod("p").await;
+        rig.start();
+        rig.until_clean().await;
+    });
+}
+
+#[test]
+fn what_was_staged_and_had_no_pod_is_found_again_node_30_8() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        rig.pod("p", &["v"]).await;
+        rig.doorman.always("publish", Reply::Refused(Code::InvalidArgument));
+        rig.attach("v").await;
+        rig.until_said("p", "Failed").await;
+        assert_eq!(rig.doorman.count("stage"), 1);
+        rig.kill().await;
+        rig.end_pod("p").await;
+        let node = rig.get(Kind::NODE, &api::Key::cluster(crate::stage::NODE)).await.unwrap();
+        assert_eq!(node["status"]["volumesInUse"].as_array().map_or(0, Vec::len), 1, "node 30 #3");
+        rig.start();
+        rig.until_clean().await;
+        assert_eq!(rig.doorman.count("unstage"), 1, "node 31 #2");
+    });
+}
+
+#[test]
+fn damaged_metadata_is_recovered_from_what_the_server_knows_node_31_1() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        rig.kill().await;
+        let published = format!("{ROOT}/pods/{uid}/volumes/kubernetes.io~csi/v/vol_data.json");
+        let staged = rig.staged_directory("v").join("vol_data.json");
+        rig.machine.with_kernel(|kernel| {
+            kernel.write(published.as_ref(), b"{\"driver", 0o600).unwrap();
+            kernel.write(&staged, b"", 0o600).unwrap();
+        });
+        rig.end_pod("p").await;
+        rig.start();
+        rig.until_clean().await;
+        assert_eq!((rig.doorman.count("unpublish"), rig.doorman.count("unstage")), (1, 1));
+    });
+}
+
+#[test]
+fn nothing_is_taken_away_while_a_pods_claims_cannot_be_looked_up() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        rig.kill().await;
+        rig.patch_status(Kind::CLAIM, &key("v"), json!({"phase": "Lost"})).await;
+        rig.start();
+        rig.until_said("p", "ClaimNotBound").await;
+        sleep(Duration::from_secs(300)).await;
+        assert!(rig.is_mounted(&uid, "v"), "the pod lives, and this may be its volume");
+        assert_eq!(rig.doorman.count("unpublish"), 0);
+    });
+}

@@ -1,0 +1,119 @@
+//! What Node and CSINode say over time: spec node 4.2 to 4.4, 31 #15 #32, 32 #5.
+
+use std::time::Duration;
+
+use api::{Key, Kind};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::plugins::info;
+use crate::stage::{GRACE, NODE, Stage, at_every_request, play, registry};
+
+const SOCKET: &str = "/reg/d-reg.sock";
+const ENDPOINT: &str = "/csi/d.sock";
+
+fn csi_node(owner: &serde_json::Value, drivers: serde_json::Value) -> serde_json::Value {
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": owner});
+    json!({"metadata": {"name": NODE, "ownerReferences": [owner]}, "spec": {"drivers": drivers}})
+}
+
+#[test]
+fn node_31_15_entries_of_an_earlier_life_go_after_the_grace_and_not_before_at_every_fault() {
+    at_every_request(&registry(), async |stage: &Stage| {
+        let node = stage.user.node(json!({})).await;
+        let drivers = json!([{"name": "gone", "nodeID": "x"}, {"name": "d", "nodeID": "machine-7"}]);
+        stage.user.create(Kind::CSI_NODE, csi_node(&node["metadata"]["uid"], drivers)).await;
+        sleep(GRACE / 2).await;
+        assert_eq!(stage.user.listed().await, ["gone", "d"], "whoever was there may come back");
+        stage.shelf.driver("d", ENDPOINT);
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        stage.user.until("registered", async || socket.is_registered()).await;
+        stage.user.until("the other is gone", async || stage.user.listed().await == ["d"]).await;
+    });
+}
+
+#[test]
+fn node_4_2_a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
+    at_every_request(&registry(), async |stage: &Stage| {
+        let node = stage.user.node(json!({})).await;
+        let stranger = csi_node(&json!("00000000-0000-0000-0000-000000000001"), json!([{"name": "s", "nodeID": "x"}]));
+        stage.user.create(Kind::CSI_NODE, stranger).await;
+        let uid = node["metadata"]["uid"].clone();
+        let ours = async || {
+            let csi_node = stage.user.our(Kind::CSI_NODE).await;
+            csi_node["metadata"]["ownerReferences"][0]["uid"] == uid && stage.user.listed().await.is_empty()
+        };
+        stage.user.until("it is ours", ours).await;
+    });
+}
+
+#[test]
+fn node_4_4_32_5_the_limit_is_asked_for_from_time_to_time_and_only_csinode_changes() {
+    play(&registry(), async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        let spec = json!({"attachRequired": true, "nodeAllocatableUpdatePeriodSeconds": 60});
+        stage.user.create(Kind::CSI_DRIVER, json!({"metadata": {"name": "d"}, "spec": spec})).await;
+        let driver = stage.shelf.driver("d", ENDPOINT);
+        driver.with().limit = 5;
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        stage.user.until("registered", async || socket.is_registered()).await;
+        let (asked, nodes) = (stage.writes("NodeGetInfo"), stage.writes("/nodes/node-1"));
+        driver.with().limit = 3_000_000_000;
+        driver.with().node_id = "not the business of a refresh".to_owned();
+        sleep(Duration::from_secs(50)).await;
+        assert_eq!(stage.writes("NodeGetInfo"), asked, "the first time comes after a full period");
+        let count = async |count: i64| {
+            let csi_node = stage.user.our(Kind::CSI_NODE).await;
+            csi_node["spec"]["drivers"][0]["allocatable"]["count"] == count
+                && csi_node["spec"]["drivers"][0]["nodeID"] == "machine-7"
+        };
+        stage.user.until("it is clamped", async || count(i64::from(i32::MAX)).await).await;
+        assert_eq!(stage.writes("/nodes/node-1"), nodes, "{:?}", stage.log());
+        driver.with().limit = 9;
+        assert_eq!(stage.registry().refresh("d").await.expect("it answers"), Some(9));
+        assert!(count(9).await, "node 4.4: on demand, for ResourceExhausted");
+        driver.with().limit = 0;
+        assert_eq!(stage.registry().refresh("d").await.expect("it answers"), None);
+        assert!(stage.user.our(Kind::CSI_NODE).await["spec"]["drivers"][0]["allocatable"].is_null());
+        let error = stage.registry().refresh("nobody").await.expect_err("nobody is registered");
+        assert!(error.to_string().contains("nobody"), "{error}");
+    });
+}
+
+#[test]
+fn node_31_32_a_driver_that_was_restarted_is_asked_again_and_may_say_something_else() {
+    play(&registry(), async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        let driver = stage.shelf.driver("d", ENDPOINT);
+        driver.with().topology.insert("zone".to_owned(), "a".to_owned());
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        stage.user.until("registered", async || socket.is_registered()).await;
+        driver.with().topology.insert("zone".to_owned(), "b".to_owned());
+        driver.with().node_id = "machine-8".to_owned();
+        driver.restart();
+        let moved = async || {
+            let (node, csi_node) = (stage.user.our(Kind::NODE).await, stage.user.our(Kind::CSI_NODE).await);
+            node["metadata"]["labels"]["zone"] == "b" && csi_node["spec"]["drivers"][0]["nodeID"] == "machine-8"
+        };
+        stage.user.until("everybody knows", moved).await;
+        assert_eq!(stage.drivers().get("d").map(|registered| registered.node_id.clone()).as_deref(), Some("machine-8"));
+    });
+}
+
+#[test]
+fn node_31_15_what_somebody_else_takes_off_is_put_back() {
+    play(&registry(), async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        let driver = stage.shelf.driver("d", ENDPOINT);
+        driver.with().topology.insert("zone".to_owned(), "a".to_owned());
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        stage.user.until("registered", async || socket.is_registered()).await;
+        let key = Key::cluster(NODE);
+        stage.user.patch(Kind::CSI_NODE, &key, json!({"spec": {"drivers": []}})).await;
+        stage.user.patch(Kind::NODE, &key, json!({"metadata": {"labels": {"zone": null}, "annotations": null}})).await;
+        let back = async || {
+            stage.user.our(Kind::NODE).await["metadata"]["labels"]["zone"] == "a" && stage.user.listed().await == ["d"]
+        };
+        stage.user.until("it is back", back).await;
+    });
+}
