@@ -1,7 +1,7 @@
 //! `orlop bench` as a process, and what it says.
 
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context as _, bail};
@@ -14,9 +14,9 @@ const WAITS: &str = "press Enter";
 
 /// One call of a load generator.
 #[derive(Debug)]
-pub(super) struct Load<'a> {
-    pub(super) orlop: &'a Path,
-    pub(super) kubeconfig: &'a Path,
+pub(super) struct Load {
+    pub(super) orlop: PathBuf,
+    pub(super) kubeconfig: PathBuf,
     /// Which bench.
     pub(super) what: &'static str,
     /// Of whatever it makes.
@@ -70,7 +70,7 @@ impl fmt::Display for Span {
     }
 }
 
-impl Load<'_> {
+impl Load {
     pub(super) async fn run(&self) -> anyhow::Result<Said> {
         let (said, ()) = self.run_and(|| async { Ok(()) }).await?;
         Ok(said)
@@ -96,9 +96,9 @@ impl Load<'_> {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(self.orlop);
+        let mut command = Command::new(&self.orlop);
         command.args(["bench", self.what, "-o", "json", "--pause", "--concurrency", "64", "--timeout", "30m"]);
-        command.arg("--kubeconfig").arg(self.kubeconfig).args(["--count", &self.count.to_string()]).args(&self.args);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--count", &self.count.to_string()]).args(&self.args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command
     }

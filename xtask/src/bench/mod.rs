@@ -12,6 +12,7 @@ mod machine;
 mod memory;
 mod numbers;
 mod pods;
+mod processor;
 mod stack;
 mod subject;
 mod turns;

@@ -194,11 +194,12 @@ impl Bench {
 }
 
 /// A run of the load generator, with volumes to be made by hand; 0 if the driver makes them.
-fn load<'a>(orlop: &'a Path, kubeconfig: &'a Path, claims: usize, volumes: usize) -> Load<'a> {
+fn load(orlop: &Path, kubeconfig: &Path, claims: usize, volumes: usize) -> Load {
     let args = match volumes {
         0 => vec!["--provisioner".to_owned(), stack::DRIVER.to_owned()],
         volumes => vec!["--static".to_owned(), "--volumes".to_owned(), volumes.to_string()],
     };
+    let (orlop, kubeconfig) = (orlop.to_path_buf(), kubeconfig.to_path_buf());
     Load { orlop, kubeconfig, what: "claims", count: claims, args }
 }
 

@@ -62,7 +62,8 @@ impl Pairs<'_> {
     async fn round(&self, turn: Turn<'_>) -> anyhow::Result<Round> {
         let load = |count| {
             let args = ["--driver", DRIVER, "--nodes", &NODES.to_string()].map(str::to_owned).to_vec();
-            Load { orlop: self.orlop, kubeconfig: turn.kubeconfig, what: "attach", count, args }
+            let (orlop, kubeconfig) = (self.orlop.to_path_buf(), turn.kubeconfig.to_path_buf());
+            Load { orlop, kubeconfig, what: "attach", count, args }
         };
         load(WARM_UP).run().await?;
         let (said, rss) = load(self.args.pairs).run_and(|| turn.stack.rss()).await?;
