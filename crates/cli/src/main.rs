@@ -10,6 +10,7 @@ mod driver;
 mod explain;
 mod livenessprobe;
 mod mount;
+mod node;
 mod process;
 mod registrar;
 mod scheduler;
@@ -44,6 +45,7 @@ enum Command {
     Registrar(Box<registrar::Args>),
     Livenessprobe(Box<livenessprobe::Args>),
     Controllers(Box<controllers::Args>),
+    Node(Box<node::Args>),
     Bench(bench::Args),
     Scheduler(Box<scheduler::Args>),
     Explain(explain::Args),
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Registrar(args) => registrar::run(&args),
         Command::Livenessprobe(args) => livenessprobe::run(&args),
         Command::Controllers(args) => controllers::run(*args),
+        Command::Node(args) => node::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::Scheduler(args) => scheduler::run(*args),
         Command::Explain(args) => explain::run(&args),

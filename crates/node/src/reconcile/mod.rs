@@ -55,7 +55,7 @@ impl Agent {
         let world = self.world();
         let retries =
             world.failures.get(id).into_iter().flat_map(|failures| failures.values()).map(|failed| failed.until);
-        let next = retries.filter(|until| *until > now).chain(view.next_republish()).min();
+        let next = retries.chain(view.next_republish()).filter(|at| *at > now).min();
         match next {
             Some(at) => Verdict::Again(at.saturating_duration_since(now)),
             None => Verdict::Done,

@@ -1,0 +1,132 @@
+//! `orlop node`: the agent of a machine without a kubelet.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use control::Context;
+use node::drivers::Drivers;
+use node::host::{self, LinuxHost};
+use node::layout::Layout;
+use node::registry::{self, Registry};
+use node::{Agent, Options};
+use runtime::Stop;
+use runtime::args::{KubeArgs, ServeArgs, parse_duration};
+
+use crate::process::{self, Lead, LogArgs, Process};
+
+/// Brings volumes to the pods of this machine, and takes them away again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    kube: KubeArgs,
+    #[command(flatten)]
+    work: WorkArgs,
+    #[command(flatten)]
+    serve: ServeArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// What the agent does.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct WorkArgs {
+    /// Name of this machine's Node; the host's name unless given.
+    #[arg(long, visible_alias = "hostname-override", value_name = "NAME")]
+    node_name: Option<String>,
+    /// Directory that everything of the agent is in: pods, plugins and plugins_registry, laid out as a kubelet does.
+    #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/kubelet")]
+    root_dir: PathBuf,
+    /// End a deleted pod once nothing of it is left here. Off where something else ends pods.
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    finish_pods: bool,
+    /// How often a volume is published again whose driver wants that; up to half of it is added by chance.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    sync_frequency: Duration,
+    /// How often drivers are asked how full volumes are; 0s turns it off.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    volume_stats_agg_period: Duration,
+    /// Volumes that are worked on at once.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    concurrent_volumes: usize,
+    /// How long one call to a driver may take.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
+    csi_timeout: Duration,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  orlop node --kubeconfig ./kubeconfig --node-name worker-1
+  orlop node --kubeconfig ./kubeconfig --root-dir /srv/agent --http-endpoint 127.0.0.1:8081
+
+Drivers register themselves: run a registrar beside each, such as
+  orlop registrar --csi-address /run/my.sock --kubelet-registration-path /run/my.sock \\
+      --plugin-registration-path /var/lib/kubelet/plugins_registry
+
+No containers are started. A pod of this node gets its volumes below the root directory, and its condition
+orlop.dev/VolumesReady says so.";
+
+pub(crate) fn run(args: Args) -> ExitCode {
+    match args.log.start().and_then(|()| process::block_on(start(args))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("orlop node: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start(args: Args) -> anyhow::Result<()> {
+    let process = Process::connect(&args.kube, "orlop-node").await?;
+    let node = NodeAgent::new(&process.context, &args.work)?;
+    process.run(&args.serve, Lead::Always, |stop| node.run(stop)).await
+}
+
+/// Registration and the agent of one machine.
+#[derive(Debug)]
+pub(crate) struct NodeAgent {
+    registry: Registry,
+    agent: Agent,
+}
+
+impl NodeAgent {
+    /// For a process of its own: of nodes it sees only its own.
+    pub(crate) fn new(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
+        let name = args.node_name.clone().unwrap_or_else(process::identity);
+        if name.is_empty() {
+            bail!("--node-name must not be empty");
+        }
+        if args.concurrent_volumes == 0 {
+            bail!("--concurrent-volumes must be at least 1");
+        }
+        let root = real_root(&args.root_dir)?;
+        registry::narrow(&context.caches, &name);
+        let drivers = Drivers::default();
+        let options = Options {
+            workers: args.concurrent_volumes,
+            finish_pods: args.finish_pods,
+            timeout: args.csi_timeout,
+            republish: args.sync_frequency,
+            stats: Some(args.volume_stats_agg_period).filter(|period| !period.is_zero()),
+            ..Options::new(&name, Layout::new(&root)?)
+        };
+        let host = LinuxHost::new(host::Options::default());
+        let registry = Registry::new(context, drivers.clone(), registry::Options::new(&name, &root));
+        Ok(Self { registry, agent: Agent::new(context, Arc::new(host), drivers, options) })
+    }
+
+    /// Runs both until `stop`.
+    pub(crate) async fn run(&self, stop: Stop) {
+        tokio::join!(self.registry.run(&stop), Box::pin(self.agent.run(&stop)));
+    }
+}
+
+/// The root without links in it: the mount table shows none.
+fn real_root(root: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(root).with_context(|| format!("making the root directory {}", root.display()))?;
+    root.canonicalize().with_context(|| format!("finding the root directory {}", root.display()))
+}
