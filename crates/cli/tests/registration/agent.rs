@@ -8,9 +8,9 @@ use std::time::Duration;
 use node::drivers::Drivers;
 use node::registry::machine::{self, Machine};
 use node::registry::{self, DIRECTORY, Registry};
-use rustix::process::Signal;
 use runtime::time::SystemClock;
 use runtime::{Caches, Client, Clock, Context, Entropy, Metrics, Stop, client, events};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -147,10 +147,14 @@ async fn node_32_1_3_a_driver_is_registered_survives_everything_and_leaves() {
     let csi_node = agent.get(CSI_NODE).await;
     assert_eq!(csi_node["spec"]["drivers"][0]["name"], NAME);
     let node = agent.get("/api/v1/nodes/node-1").await;
-    let ids = node["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"].as_str().unwrap_or_default().to_owned();
+    let ids =
+        node["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"].as_str().unwrap_or_default().to_owned();
     assert_eq!(ids, format!(r#"{{"{NAME}":"{}"}}"#, crate::rig::NODE));
     let shown = agent.metrics.encode();
-    assert!(shown.contains("plugin_manager_total_plugins{socket_path=") && shown.contains("actual_state_of_world"), "{shown}");
+    assert!(
+        shown.contains("plugin_manager_total_plugins{socket_path=") && shown.contains("actual_state_of_world"),
+        "{shown}"
+    );
     // The socket is removed under it.
     std::fs::remove_file(agent.directory().join(format!("{NAME}-reg.sock"))).unwrap();
     registrar.says(REGISTERED, 2).await;
@@ -219,9 +223,11 @@ async fn the_sidecar_registers_and_probes_the_driver_in_the_same_process() {
     sidecar.says(REGISTERED, 1).await;
     sidecar.says("answering metrics and health", 1).await;
     let log = sidecar.log();
-    let addresses: Vec<String> = log.split("address=127.0.0.1:").skip(1).map(|rest| {
-        format!("127.0.0.1:{}", rest.chars().take_while(char::is_ascii_digit).collect::<String>())
-    }).collect();
+    let addresses: Vec<String> = log
+        .split("address=127.0.0.1:")
+        .skip(1)
+        .map(|rest| format!("127.0.0.1:{}", rest.chars().take_while(char::is_ascii_digit).collect::<String>()))
+        .collect();
     assert_eq!(addresses.len(), 2, "{log}");
     assert_eq!(get(&addresses[0], "/healthz").await, (200, "ok".to_owned()));
     assert_eq!(get(&addresses[1], "/healthz/registration").await, (200, "ok".to_owned()));

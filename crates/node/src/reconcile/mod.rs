@@ -85,7 +85,7 @@ impl Agent {
                 let stands = lifecycle::node::standing(&observed, wanted);
                 let failed = world.failures.get(id).and_then(|failures| {
                     let own = failures.iter().filter(|(step, _)| step.pod() == Some(&wanted.pod));
-                    own.map(|(_, failed)| failed.because.clone()).last()
+                    own.map(|(_, failed)| failed.because.clone()).next_back()
                 });
                 let stands = match (failed, &stands) {
                     (Some(failed), Because::Staging | Because::Publishing) => failed,

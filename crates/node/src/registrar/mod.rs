@@ -165,11 +165,12 @@ impl Registrar {
         tracing::info!(socket = %path.display(), driver = facts.name, "the driver is offered for registration");
         let service = Service::new(&facts.name, &self.options.endpoint, self.standing.clone());
         let (end, ending) = oneshot::channel::<()>();
-        let serving = Server::builder()
-            .add_service(RegistrationServer::new(service))
-            .serve_with_incoming_shutdown(listener.incoming(), async {
+        let serving = Server::builder().add_service(RegistrationServer::new(service)).serve_with_incoming_shutdown(
+            listener.incoming(),
+            async {
                 let _ = ending.await;
-            });
+            },
+        );
         tokio::pin!(serving);
         let over = tokio::select! {
             biased;
@@ -197,7 +198,9 @@ impl Registrar {
             let _ = fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.options.directory);
             let why = match Listener::bind(&endpoint, SocketMode::default()) {
                 Ok(listener) => return Ok(listener),
-                Err(error @ (BindError::NotASocket { .. } | BindError::Endpoint(_) | BindError::NotADirectory { .. })) => {
+                Err(
+                    error @ (BindError::NotASocket { .. } | BindError::Endpoint(_) | BindError::NotADirectory { .. }),
+                ) => {
                     return Err(RegistrarError::InTheWay { path: path.to_owned(), why: sentence(&error) });
                 }
                 Err(error) => sentence(&error),

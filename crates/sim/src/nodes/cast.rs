@@ -109,7 +109,7 @@ impl Cast {
                     attacher.run(&stop).await;
                 }
             };
-            drop(join(Box::pin(provisioner.run(&stop)), Box::pin(attacher)).await);
+            join(Box::pin(provisioner.run(&stop)), Box::pin(attacher)).await;
         };
         let _ = join(driver.run(&stop), Box::pin(serving)).await;
     }
