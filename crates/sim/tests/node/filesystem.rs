@@ -49,7 +49,7 @@ fn a_driver_that_does_not_attach_needs_no_attachment_node_32_7() {
         assert!(stage.publish_context.is_empty() && publish.publish_context.is_empty());
         assert_eq!(publish.target_path, target(&uid, "v").to_string_lossy());
         assert_eq!(publish.staging_target_path, stage.staging_target_path);
-        assert!(stage.staging_target_path.starts_with(&format!("{ROOT}/plugins/kubernetes.io/csi/")));
+        assert!(stage.staging_target_path.starts_with(&format!("{ROOT}/plugins/{}/", api::keys::plugin::CSI)));
         assert_eq!(publish.volume_context, [("flavour".to_owned(), "plain".to_owned())].into());
         let Some(::csi::v1::volume_capability::AccessType::Mount(mount)) = stage.volume_capability.unwrap().access_type
         else {

@@ -57,7 +57,7 @@ fn a_device_is_bound_linked_and_held_and_leaves_nothing_node_32_16() {
         let uid = rig.pod_with("p", volumes, device_pod()).await;
         rig.attach("v").await;
         rig.until_ready("p").await;
-        let blocks = format!("{ROOT}/plugins/kubernetes.io/csi/volumeDevices");
+        let blocks = format!("{ROOT}/plugins/{}/volumeDevices", api::keys::plugin::CSI);
         assert!(rig.exists(&format!("{ROOT}/pods/{uid}/volumeDevices/kubernetes.io~csi/v")), "the link");
         assert!(rig.exists(&format!("{blocks}/v/data/vol_data.json")));
         assert!(rig.mounts().contains(&format!("{blocks}/v/dev/{uid}").into()), "the bind mount");

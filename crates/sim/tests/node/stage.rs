@@ -382,7 +382,7 @@ impl Rig {
             let node = self.get(Kind::NODE, &Key::cluster(NODE)).await.expect("the node is there");
             let in_use = node["status"]["volumesInUse"].as_array().map_or(0, Vec::len);
             let pods = self.children(&format!("{ROOT}/pods"));
-            let staged = self.children(&format!("{ROOT}/plugins/kubernetes.io/csi/{}", self.model.name()));
+            let staged = self.children(&format!("{ROOT}/plugins/{}/{}", api::keys::plugin::CSI, self.model.name()));
             self.mounts().is_empty() && in_use == 0 && pods == 0 && staged == 0
         };
         self.until("everything is gone", clean).await;
