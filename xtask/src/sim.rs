@@ -5,10 +5,16 @@ use tokio::process::Command;
 
 use crate::conformance::{Profile, build};
 
+/// The kinds of worlds.
+const KINDS: [&str; 2] = ["storage", "nodes"];
+
 /// What `cargo xtask sim` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many worlds.
+    /// Which worlds: `storage` (claims and volumes) or `nodes` (pods on machines). Without it, both; with `--seed`, storage.
+    #[arg(long, value_name = "KIND", value_parser = KINDS)]
+    world: Option<String>,
+    /// How many worlds of each kind.
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     seeds: u64,
     /// The first of them.
@@ -24,11 +30,22 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     build(Profile::Checked).await?;
-    let mut command = Command::new(crate::target().join("sim/orlop-sim"));
-    match args.seed {
-        Some(seed) => command.args(["--seed", &seed.to_string()]),
-        None => command.args(["--seeds", &args.seeds.to_string(), "--from", &args.from.to_string()]),
+    let kinds: Vec<&str> = match (&args.world, args.seed) {
+        (Some(kind), _) => vec![kind],
+        (None, Some(_)) => vec![KINDS[0]],
+        (None, None) => KINDS.to_vec(),
     };
-    let status = command.args(&args.rest).kill_on_drop(true).status().await.context("starting the simulator")?;
-    if status.success() { Ok(()) } else { bail!("orlop-sim: {status}") }
+    for kind in kinds {
+        let mut command = Command::new(crate::target().join("sim/orlop-sim"));
+        command.args(["--world", kind]);
+        match args.seed {
+            Some(seed) => command.args(["--seed", &seed.to_string()]),
+            None => command.args(["--seeds", &args.seeds.to_string(), "--from", &args.from.to_string()]),
+        };
+        let status = command.args(&args.rest).kill_on_drop(true).status().await.context("starting the simulator")?;
+        if !status.success() {
+            bail!("orlop-sim: {status}");
+        }
+    }
+    Ok(())
 }

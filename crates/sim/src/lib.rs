@@ -21,6 +21,8 @@ pub mod faults;
 mod journal;
 pub mod keys;
 pub mod machine;
+pub mod nodes;
+mod number;
 mod process;
 mod random;
 pub mod storage;
@@ -29,6 +31,7 @@ mod world;
 
 pub use component::{Component, Ended};
 pub use journal::Journal;
+pub use number::{Number, Total};
 pub use process::Process;
 pub use random::{Odds, Random, Seed};
 pub use world::{Setup, World, WorldError, simulate};

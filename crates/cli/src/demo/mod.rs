@@ -1,30 +1,36 @@
 //! `orlop demo`: everything at once, in a directory that goes away again.
 //!
-//! It starts the whole stack, makes a class and a claim, shows each stage when it happens, shows the file the volume is
-//! made of, deletes the claim and shows that nothing is left. The exit code says whether all of that was true.
+//! It starts the whole stack, makes a class, a claim and a pod, shows each stage when it happens, writes and reads through
+//! the pod's mount, deletes everything and shows that nothing is left: no volume, no file, no mount, no loop device, no
+//! attachment. The exit code says whether all of that was true. Mounting needs root; without, it ends with the volume.
 
 use std::fmt::Display;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use api::{Claim, ClaimPhase, Key, Kind, Source, Volume};
+use api::{Attachment, Claim, ClaimPhase, Key, Kind, Pod, Source, Volume};
+use linux::loopdev;
+use linux::mountinfo::MountTable;
 use runtime::client::Preconditions;
 use runtime::{Change, stop};
 use serde_json::json;
 
 use crate::process::{self, LogArgs};
-use crate::stack::{Place, Stack};
+use crate::stack::{self, Place, Stack};
 
 /// No stage takes this long on a machine that works.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLASS: &str = "local";
 const CLAIM: &str = "data";
+const POD: &str = "web";
+const WRITTEN: &str = "a claim goes in, a mounted volume comes out\n";
 
-/// Shows a claim become a volume: starts everything in a temporary directory, and cleans up.
+/// Shows a claim become a mounted volume: starts everything in a temporary directory, and cleans up.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -100,6 +106,10 @@ async fn show(args: &Args, place: &Place, teller: &Teller) -> anyhow::Result<()>
         error = parts.failed() => Err(error),
     };
     let ended = parts.end().await;
+    if stack::may_mount() {
+        // What a failure left is taken away as well: the directory could not go otherwise.
+        clear(place);
+    }
     told?;
     ended?;
     teller.tell("everything is stopped; its directory goes with it");
@@ -108,6 +118,19 @@ async fn show(args: &Args, place: &Place, teller: &Teller) -> anyhow::Result<()>
          storageclass,pvc,pv"
     );
     Ok(())
+}
+
+/// Unmounts what is mounted in the demonstration's directory, the deepest first.
+fn clear(place: &Place) {
+    let Ok(data) = place.data.canonicalize() else { return };
+    let Ok(table) = MountTable::read() else { return };
+    let mut points: Vec<_> = table.below(&data).map(|mount| mount.mount_point.clone()).collect();
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    for point in points {
+        if let Err(error) = linux::mounts::unmount_all(&point) {
+            tracing::warn!(%error, "what the demonstration mounted is left");
+        }
+    }
 }
 
 /// One volume from its claim to its end.
@@ -129,6 +152,12 @@ async fn tell_a_life(args: &Args, place: &Place, stack: &Stack, teller: &Teller)
         Some(substance) => teller.tell(format!("it is made of {substance}")),
         None => bail!("the volume {} has nothing in {}", volume.name(), place.pool().display()),
     }
+    match stack::may_mount() {
+        true => use_it(place, stack, &stages, teller).await?,
+        false => {
+            teller.tell("mounting needs root, so no pod is made; with root the volume is mounted, written and read")
+        }
+    }
     client.delete::<Claim>(&key, &Preconditions::default()).await.context("deleting the claim")?;
     stages.until("the volume is gone", |seen| seen.gone.then_some(())).await?;
     match substance(place, &volume) {
@@ -138,11 +167,69 @@ async fn tell_a_life(args: &Args, place: &Place, stack: &Stack, teller: &Teller)
     Ok(())
 }
 
+/// A pod gets the volume: data goes through its mount, and the mount goes with the pod.
+async fn use_it(place: &Place, stack: &Stack, stages: &Stages, teller: &Teller) -> anyhow::Result<()> {
+    let client = &stack.context.client;
+    let pod = json!({"apiVersion": Kind::POD.api_version(), "kind": Kind::POD.kind,
+        "metadata": {"namespace": "default", "name": POD},
+        "spec": {"containers": [{"name": "main", "image": "none", "volumeMounts": [{"name": "d", "mountPath": "/d"}]}],
+            "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": CLAIM}}]}});
+    let pod = client.create::<Pod>(Kind::POD, Some("default"), &pod).await.context("making the pod")?;
+    stages.until("the pod has its volume", |seen| seen.ready.then_some(())).await?;
+    let uid = pod.meta.uid.as_str();
+    let under = place.root().canonicalize().context("the agent's directory")?.join("pods").join(uid);
+    let table = MountTable::read().context("reading the mount table")?;
+    let mount = table.below(&under).next().with_context(|| format!("nothing is mounted under {}", under.display()))?;
+    let file = mount.mount_point.join("greeting");
+    fs::write(&file, WRITTEN).with_context(|| format!("writing {}", file.display()))?;
+    let read = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    if read != WRITTEN {
+        bail!("{} holds {read:?} and not what was written", file.display());
+    }
+    teller.tell(format!(
+        "{} bytes written and read through {} ({})",
+        read.len(),
+        mount.mount_point.display(),
+        mount.fs_type
+    ));
+    client.delete::<Pod>(&pod.meta.key, &Preconditions::same(&pod.meta)).await.context("deleting the pod")?;
+    stages
+        .until("the pod is gone and its volume detached", |seen| (seen.left && seen.attached == 0).then_some(()))
+        .await?;
+    unmounted(place)?;
+    teller.tell("no mount, no loop device and no attachment is left");
+    Ok(())
+}
+
+/// What the kernel still has of this demonstration's volumes.
+fn unmounted(place: &Place) -> anyhow::Result<()> {
+    let root = place.root().canonicalize().context("the agent's directory")?;
+    let table = MountTable::read().context("reading the mount table")?;
+    // The agent's own directory is a mount, so that what it mounts below is seen elsewhere.
+    if let Some(left) = table.below(&root).find(|mount| mount.mount_point != root) {
+        bail!("{} is still mounted", left.mount_point.display());
+    }
+    let pool = fs::metadata(place.pool()).context("the pool")?;
+    let of_pool = |status: &loopdev::LoopStatus| status.backing.dev == std::os::unix::fs::MetadataExt::dev(&pool);
+    for status in loopdev::bound().context("asking for loop devices")?.iter().filter(|status| of_pool(status)) {
+        let name = fs::read_to_string(format!("/sys/block/loop{}/loop/backing_file", status.device.index));
+        if name.is_ok_and(|name| Path::new(&name).starts_with(place.pool())) {
+            bail!("loop device {} still holds an image of the pool", status.device.path.display());
+        }
+    }
+    Ok(())
+}
+
 /// What was seen so far.
 #[derive(Debug, Default)]
 struct Seen {
     bound: Option<Arc<Volume>>,
     gone: bool,
+    /// The agent says that the pod has its volumes.
+    ready: bool,
+    /// The pod was there and is not any more.
+    left: bool,
+    attached: usize,
 }
 
 /// The stages of one claim, told when the caches hear of them.
@@ -185,7 +272,46 @@ impl Stages {
             Change::Changed { .. } => {}
             Change::Removed(claim) => tell.tell(format!("claim {} is gone", claim.key())),
         });
+        Self::follow_the_pod(stack, teller, (&seen, &changed));
         Self { seen, changed }
+    }
+
+    fn follow_the_pod(stack: &Stack, teller: &Teller, (seen, changed): (&Arc<Mutex<Seen>>, &Arc<tokio::sync::Notify>)) {
+        let (held, wake, tell) = (seen.clone(), changed.clone(), teller.clone());
+        stack.context.cache::<Pod>().subscribe(move |change| {
+            let ready = |pod: &Arc<Pod>| pod.volumes_ready.as_ref().is_some_and(|said| said.ready);
+            let (before, now) = (change.before().is_some_and(ready), change.after().is_some_and(ready));
+            let pod = change.key();
+            match change {
+                Change::Added(_) => tell.tell(format!("pod {pod} is made")),
+                Change::Changed { old, new } if old.node != new.node => {
+                    tell.tell(format!("pod {pod} goes to node {}", new.node));
+                }
+                Change::Changed { .. } if now && !before => tell.tell(format!("pod {pod} has its volume mounted")),
+                Change::Changed { .. } => {}
+                Change::Removed(_) => tell.tell(format!("pod {pod} is gone")),
+            }
+            let mut seen = held.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.ready |= now;
+            seen.left |= change.after().is_none();
+            wake.notify_one();
+        });
+        let (held, wake, tell) = (seen.clone(), changed.clone(), teller.clone());
+        stack.context.cache::<Attachment>().subscribe(move |change| {
+            let mut seen = held.lock().unwrap_or_else(PoisonError::into_inner);
+            match change {
+                Change::Added(_) => seen.attached += 1,
+                Change::Changed { old, new } if !old.attached && new.attached => {
+                    tell.tell(format!("the volume is attached to node {}", new.node));
+                }
+                Change::Changed { .. } => {}
+                Change::Removed(gone) => {
+                    seen.attached = seen.attached.saturating_sub(1);
+                    tell.tell(format!("the volume is detached from node {}", gone.node));
+                }
+            }
+            wake.notify_one();
+        });
     }
 
     async fn until<T>(&self, what: &str, done: impl Fn(&Seen) -> Option<T>) -> anyhow::Result<T> {

@@ -63,6 +63,13 @@ pub(crate) struct WorkArgs {
     csi_timeout: Duration,
 }
 
+impl WorkArgs {
+    /// A Node's name has no capital letters.
+    fn name(&self) -> String {
+        self.node_name.clone().unwrap_or_else(|| process::identity().to_lowercase())
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   orlop node --kubeconfig ./kubeconfig --node-name worker-1
@@ -101,6 +108,7 @@ pub(crate) struct NodeAgent {
     registry: Registry,
     machine: Option<Machine>,
     agent: Agent,
+    sockets: PathBuf,
     /// Why it ended by itself.
     refused: OnceLock<MachineError>,
 }
@@ -108,7 +116,13 @@ pub(crate) struct NodeAgent {
 impl NodeAgent {
     /// For a process of its own: of nodes it sees only its own.
     pub(crate) fn new(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
-        let name = args.node_name.clone().unwrap_or_else(process::identity);
+        registry::narrow(&context.caches, &args.name());
+        Self::beside_controllers(context, args)
+    }
+
+    /// For a process that sees all nodes anyway.
+    pub(crate) fn beside_controllers(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
+        let name = args.name();
         if name.is_empty() {
             bail!("--node-name must not be empty");
         }
@@ -116,7 +130,6 @@ impl NodeAgent {
             bail!("--concurrent-volumes must be at least 1");
         }
         let root = real_root(&args.root_dir)?;
-        registry::narrow(&context.caches, &name);
         let drivers = Drivers::default();
         let options = Options {
             workers: args.concurrent_volumes,
@@ -126,12 +139,18 @@ impl NodeAgent {
             stats: Some(args.volume_stats_agg_period).filter(|period| !period.is_zero()),
             ..Options::new(&name, Layout::new(&root)?)
         };
+        let sockets = options.layout.registry();
         let host = LinuxHost::new(host::Options::default());
         let registry = Registry::new(context, drivers.clone(), registry::Options::new(&name, &root));
         let keep = machine::Options::new(&name, &process::identity());
         let machine = args.register_node.then(|| Machine::new(context, keep, registry.readiness()));
         let agent = Agent::new(context, Arc::new(host), drivers, options);
-        Ok(Self { registry, machine, agent, refused: OnceLock::new() })
+        Ok(Self { registry, machine, agent, sockets, refused: OnceLock::new() })
+    }
+
+    /// Where drivers offer themselves.
+    pub(crate) fn sockets(&self) -> &Path {
+        &self.sockets
     }
 
     /// Runs all until `stop`, or until somebody else turns out to look after the node.

@@ -1,24 +1,29 @@
-//! The whole of storage in one process: the API, the local driver, the controllers, the provisioner and the attacher.
+//! The whole of storage in one process: the API, the local driver, the controllers, what stands beside the driver, the
+//! scheduler's volume half and the agent of this machine.
 //!
 //! The controllers reach the API in process, past the network; everybody else finds it on a loopback address, with the
 //! kubeconfig. Binder and provisioner share caches and tell each other directly what annotations would say.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
+use ::node::registrar::{self, Registrar};
 use anyhow::{Context as _, anyhow};
 use apiserver::auth::User;
 use control::Context;
 use control::attacher::Attacher;
 use control::provision::csi::Sidecar;
+use control::schedule::Scheduler;
 use driver_sdk::csi::Endpoint;
 use runtime::csi::{self, Driver};
 use runtime::{Stop, Stopper};
 use tokio::task::JoinHandle;
 
 use crate::controllers::{self, Controllers};
+use crate::node::{self, NodeAgent};
 use crate::process::{self, Lead, Process};
-use crate::{api, driver, sidecar};
+use crate::{api, driver, scheduler, sidecar};
 
 /// Where things are.
 #[derive(Debug, Clone)]
@@ -40,6 +45,16 @@ impl Place {
     pub(crate) fn pool(&self) -> PathBuf {
         self.data.join("pool")
     }
+
+    /// The agent's directory: what a kubelet has in /var/lib/kubelet.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.data.join("node")
+    }
+}
+
+/// Whether this process may mount; an agent that may not is of no use.
+pub(crate) fn may_mount() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// What a stack that runs is known by.
@@ -89,7 +104,7 @@ impl Stack {
         let inner = kube::Client::new(api.service().as_user(User::loopback()), "default");
         let process = Process::new(inner, runtime::client::Options::default(), "orlop");
         let context = process.context.clone();
-        let (driver, working) = work(process, &place.socket()).await?;
+        let (driver, working) = work(process, place).await?;
         Ok((Self { context, address, driver }, Parts { parts: vec![working, driving, serving] }))
     }
 }
@@ -121,15 +136,50 @@ impl Parts {
 async fn start_driver(place: &Place) -> anyhow::Result<Part> {
     let flags = driver::Flags {
         endpoint: format!("unix://{}", place.socket().display()),
-        node_id: process::identity(),
+        node_id: node_name(),
         pool: place.pool(),
     };
     let server = driver::Server::open(flags.settle()?).await?;
     Ok(Part::start("the driver", |stop| async move { server.serve(async move { stop.stopped().await }).await }))
 }
 
-/// The controllers and the provisioner beside the driver; gives the driver's name.
-async fn work(process: Process, socket: &Path) -> anyhow::Result<(String, Part)> {
+/// The agent of this machine, and what offers it the driver.
+struct Machine {
+    registrar: Registrar,
+    agent: NodeAgent,
+}
+
+impl Machine {
+    fn new(context: &Context, driver: &Driver, place: &Place) -> anyhow::Result<Self> {
+        let root = place.root();
+        let flags = [format!("--root-dir={}", root.display()), format!("--node-name={}", node_name())];
+        let args: node::WorkArgs = process::flags(&flags.each_ref().map(String::as_str))?;
+        let agent = NodeAgent::beside_controllers(context, &args)?;
+        let options = registrar::Options {
+            directory: agent.sockets().to_owned(),
+            endpoint: place.socket().display().to_string(),
+            timeout: Duration::from_secs(1),
+            on_refusal: registrar::OnRefusal::Stay,
+        };
+        Ok(Self { registrar: Registrar::new(driver, options), agent })
+    }
+
+    async fn run(&self, stop: &Stop) {
+        let (offered, ()) = tokio::join!(self.registrar.run(stop), Box::pin(self.agent.run(stop.clone())));
+        if let Err(error) = offered {
+            tracing::error!(%error, "the driver is not registered");
+        }
+    }
+}
+
+/// What this machine's Node is called.
+pub(crate) fn node_name() -> String {
+    process::identity().to_lowercase()
+}
+
+/// The controllers, what stands beside the driver, and the agent; gives the driver's name.
+async fn work(process: Process, place: &Place) -> anyhow::Result<(String, Part)> {
+    let socket = place.socket();
     // Without nodes there is nothing to gather places from: the driver says where a volume is.
     let flags = ["--immediate-topology=false", "--leader-election-namespace=kube-system"];
     let args: sidecar::Args = process::flags(&flags)?;
@@ -145,13 +195,27 @@ async fn work(process: Process, socket: &Path) -> anyhow::Result<(String, Part)>
     let sidecar = Sidecar::new(&process.context, &driver, &facts, sidecar::options(&args, &process.context, &facts)?);
     let attacher = Attacher::new(&process.context, &driver, &facts, args.attaching());
     let controllers = Controllers::new(&process.context, &controllers)?;
+    let scheduler = Scheduler::new(&process.context, process::flags::<scheduler::WorkArgs>(&[])?.options()?);
+    let machine = if may_mount() { Some(Machine::new(&process.context, &driver, place)?) } else { None };
     let name = facts.name.clone();
     let working = Part::start("the controllers", |stop| async move {
         let serve = process::no_endpoint();
         let all = |stop: Stop| {
             let (sidecar, attacher, controllers) = (&sidecar, &attacher, &controllers);
+            let (scheduler, machine) = (&scheduler, &machine);
             async move {
-                tokio::join!(sidecar.run(&stop), Box::pin(attacher.run(&stop)), controllers.run(stop.clone()));
+                let machine = async {
+                    if let Some(machine) = machine {
+                        machine.run(&stop).await;
+                    }
+                };
+                tokio::join!(
+                    Box::pin(sidecar.run(&stop)),
+                    Box::pin(attacher.run(&stop)),
+                    Box::pin(controllers.run(stop.clone())),
+                    Box::pin(scheduler.run(&stop)),
+                    Box::pin(machine),
+                );
             }
         };
         process.run_until(&serve, Lead::Always, &stop, all).await?;

@@ -93,8 +93,16 @@ fn node_28_1_conflicts_are_refused_and_every_flag_of_the_original_is_accepted() 
     refused(&["livenessprobe", "--probe-timeout=0s"], "--probe-timeout");
     refused(&["livenessprobe", "--metrics-path=metrics"], "--metrics-path");
     // Accepted, and then refused for its address alone: 9808 said aloud is the default (28.2).
-    let all = ["livenessprobe", "--csi-address=/run/none.sock", "--probe-timeout=3s", "--health-port=9808",
-        "--metrics-path=/m", "--automaxprocs=true", "--v=5", "--http-endpoint=nonsense"];
+    let all = [
+        "livenessprobe",
+        "--csi-address=/run/none.sock",
+        "--probe-timeout=3s",
+        "--health-port=9808",
+        "--metrics-path=/m",
+        "--automaxprocs=true",
+        "--v=5",
+        "--http-endpoint=nonsense",
+    ];
     refused(&all, "HOST:PORT");
 }
 

@@ -73,15 +73,21 @@ async fn node_32_25_31_35_the_port_is_open_before_the_driver_is_there_and_says_h
     assert!(text.contains("no socket"), "{text}");
     let model = Model::default();
     let server = serve(&socket, &model);
-    let rows =
-        [(ABSENT, 200, "ok"), (READY, 200, "ok"), (NOT_READY, 500, "not ready"), (ERROR, 500, "a disk is gone"), (SILENT, 500, "500ms")];
+    let rows = [
+        (ABSENT, 200, "ok"),
+        (READY, 200, "ok"),
+        (NOT_READY, 500, "not ready"),
+        (ERROR, 500, "a disk is gone"),
+        (SILENT, 500, "500ms"),
+    ];
     for (answer, code, words) in rows {
         model.0.store(answer, Ordering::Relaxed);
         let (got, text) = get(&address, "/healthz").await;
         assert!(got == code && text.contains(words), "{answer}: {got} {text}");
     }
     let metrics = get(&address, "/metrics").await.1;
-    let wanted = [r#"driver_name="model.example""#, r#"method_name="/csi.v1.Identity/Probe""#, "process_start_time_seconds"];
+    let wanted =
+        [r#"driver_name="model.example""#, r#"method_name="/csi.v1.Identity/Probe""#, "process_start_time_seconds"];
     assert!(wanted.iter().all(|words| metrics.contains(words)), "{metrics}");
     server.abort();
     let _ = server.await;

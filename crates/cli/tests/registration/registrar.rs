@@ -65,7 +65,10 @@ async fn node_27_2_it_says_who_the_driver_is_and_its_socket_is_private() {
     let mut registrar = place.registrar();
     registrar.says(OFFERED, 1).await;
     let info = place.plugin().await.get_info(InfoRequest {}).await.unwrap().into_inner();
-    assert_eq!((info.r#type.as_str(), info.name.as_str(), info.endpoint.as_str()), ("CSIPlugin", NAME, "/host/csi.sock"));
+    assert_eq!(
+        (info.r#type.as_str(), info.name.as_str(), info.endpoint.as_str()),
+        ("CSIPlugin", NAME, "/host/csi.sock")
+    );
     assert_eq!(info.supported_versions, ["1.0.0"]);
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(place.socket()).unwrap()) & 0o777;
     assert_eq!(mode & 0o077, 0, "{mode:o}");

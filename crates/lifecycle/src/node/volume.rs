@@ -196,9 +196,15 @@ fn blocked_removal(observed: &Observed<'_>) -> Option<Because> {
 fn leaving<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = (&'a Uid, Because)> {
     observed.holders.iter().filter_map(|holder| match holder.wish {
         Wish::Unwanted => Some((&holder.pod, Because::Unwanted)),
-        Wish::Wanted => (holder.held == Held::Corrupted).then_some((&holder.pod, Because::Corrupted)),
+        Wish::Wanted => is_dead(observed, holder.held).then_some((&holder.pod, Because::Corrupted)),
         Wish::Unclear => None,
     })
+}
+
+/// Whether what a pod has cannot come alive again. What may be a view of a dead filesystem is taken away, too, or the volume
+/// could never be staged anew.
+fn is_dead(observed: &Observed<'_>, held: Held) -> bool {
+    matches!((observed.device, held), (_, Held::Corrupted) | (Held::Corrupted, Held::Maybe(_)))
 }
 
 /// Where one pod stands with the volume.

@@ -179,6 +179,7 @@ impl Agent {
             self.inspect_mounts().await;
             self.retry_unread().await;
             self.sweep_orphans().await;
+            self.sweep_staged().await;
             for pod in self.pods.walk() {
                 self.pod_queue.add(pod.meta.key.clone());
             }

@@ -8,7 +8,7 @@ use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use lifecycle::Notice;
 use lifecycle::attach::attachment_name;
 use lifecycle::node::because::Stage;
-use lifecycle::node::{Class, Step};
+use lifecycle::node::{Class, Held, Step};
 use lifecycle::outcome::Call;
 
 use crate::Agent;
@@ -45,7 +45,7 @@ impl Agent {
             Step::Expand(_) => self.expand(step, view).await,
             Step::Unpublish(pod) => self.unmap_block(pod, view).await.map(|()| Effect::default()),
             Step::Unstage => self.unstage_block(view).await.map(|()| Effect::default()),
-            Step::Forget => Ok(Effect::default()),
+            Step::Forget => self.forget_block(view).await.map(|()| Effect::default()),
         }
     }
 
@@ -115,7 +115,12 @@ impl Agent {
         let asked = self.ask(&view.what, AT)?;
         let details = self.details(wish, AT).await?;
         self.keep_block(wish, &place.block).await?;
-        self.publish_block(wish, view, &place).await?;
+        // A driver may still be at it when this agent and the pod are gone (node 30 #9).
+        let announced = block::announce(&*self.host, &place.mapping()).await;
+        announced.map_err(|error| Failure::of(Class::Uncertain, AT, error))?;
+        if let Err(failure) = self.publish_block(wish, view, &place).await {
+            return Err(self.withdraw(failure, view.held(wish.pod.uid()), &place).await);
+        }
         let mapped = block::map(&*self.host, &place.mapping()).await;
         mapped.map_err(|error| Failure::after_mount(AT, error))?;
         for path in [place.block.map(), place.link.clone()] {
@@ -125,6 +130,17 @@ impl Agent {
         }
         let grown = self.expand_before_use(wish, &details, &asked).await?;
         Ok(Effect { republish: self.republish_at(wish), ..grown })
+    }
+
+    /// What was surely not published is not announced any more.
+    async fn withdraw(&self, failure: Failure, before: Held, place: &Place) -> Failure {
+        if failure.seen || !before.after_failure(failure.class).is_none() {
+            return failure;
+        }
+        match self.host.remove_file(&place.block.mapped(&place.pod)).await {
+            Ok(()) => failure,
+            Err(error) => Failure::of(Class::Uncertain, failure.stage, format!("{}; {error}", failure.message)),
+        }
     }
 
     async fn publish_block(&self, wish: &Wish, view: &View, place: &Place) -> Result<(), Failure> {
@@ -170,7 +186,7 @@ impl Agent {
         let (_, handle, block) = self.block_of_view(view)?;
         let asked = self.ask(&view.what, AT)?;
         let uncertain = |error: HostError| Failure::of(Class::Uncertain, AT, error);
-        block::unmap(&*self.host, &place.mapping()).await.map_err(uncertain)?;
+        block::release(&*self.host, &place.mapping()).await.map_err(uncertain)?;
         let target = block.publish(&place.pod);
         let request = v1::NodeUnpublishVolumeRequest { volume_id: handle.to_owned(), target_path: text(&target) };
         let answer = asked.driver.node_unpublish_volume(request, self.options.timeout).await;
@@ -181,7 +197,14 @@ impl Agent {
             return Err(Failure::of(Class::Uncertain, AT, message));
         }
         // What the driver left of its file is empty: it is no mount any more.
-        self.host.remove_file(&target).await.map_err(uncertain)
+        self.host.remove_file(&target).await.map_err(uncertain)?;
+        self.host.remove_file(&place.block.mapped(&place.pod)).await.map_err(uncertain)
+    }
+
+    /// Drivers that do not stage leave nothing to unstage, but metadata; and so does what failed before it was staged.
+    async fn forget_block(&self, view: &View) -> Result<(), Failure> {
+        let (_, _, block) = self.block_of_view(view)?;
+        self.clear_block(&block).await.map_err(|error| Failure::of(Class::Uncertain, Stage::UnmountDevice, error))
     }
 
     async fn unstage_block(&self, view: &View) -> Result<(), Failure> {

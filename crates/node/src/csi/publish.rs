@@ -15,7 +15,7 @@ use super::{Asked, Details, Seen, Values, capability, failed, text};
 use crate::Agent;
 use crate::actual::What;
 use crate::desired::Wish;
-use crate::host::{self, Access};
+use crate::host::{self, Access, HostError};
 use crate::layout::{DIRECTORY_MODE, Lifecycle, Name, Plugin, PodDirectory, Published, VolumeData, data};
 use crate::reconcile::{Effect, Failure, View};
 
@@ -57,11 +57,13 @@ impl Agent {
             Time::First => self.expand_before_use(wish, &details, &asked).await?,
             Time::Again => Effect::default(),
         };
+        // The driver has published it: a machine that refuses what comes after that does not undo it.
+        let mounted = |error: HostError| Failure::after_mount(AT, error);
         let marker = place.ready_marker(Plugin::Csi, &wish.spec);
         if let Some(parent) = marker.parent() {
-            self.host.make_directory(parent, DIRECTORY_MODE).await.map_err(Failure::host(AT))?;
+            self.host.make_directory(parent, DIRECTORY_MODE).await.map_err(mounted)?;
         }
-        self.host.make_file(&marker, 0o600).await.map_err(Failure::host(AT))?;
+        self.host.make_file(&marker, 0o600).await.map_err(mounted)?;
         Ok(Effect { republish: self.republish_at(wish), ..grown })
     }
 

@@ -13,7 +13,7 @@ use super::{Seen, failed, text};
 use crate::Agent;
 use crate::actual::What;
 use crate::host::HostError;
-use crate::layout::{Name, Plugin, Published, Staged};
+use crate::layout::{Name, Plugin, Published, Staged, data};
 use crate::reconcile::{Failure, View};
 use crate::volumes::{release_corrupted, sub_path};
 
@@ -94,16 +94,24 @@ impl Agent {
         }
     }
 
+    /// Removes what was made for staging, should an earlier removal have failed, or the driver never been asked.
+    pub(crate) async fn forget_staged(&self, view: &View) -> Result<(), Failure> {
+        let What::Csi { driver, handle, .. } = &view.what else { return Ok(()) };
+        let staged = self.options.layout.staged(driver, handle);
+        let removed = self.remove_staged(&staged).await;
+        removed.map_err(|error| Failure::of(Class::Uncertain, Stage::UnmountDevice, error))
+    }
+
     /// Removes a pod's volume directory: never what is in a volume, never a mount point.
     pub(crate) async fn remove_published(&self, published: &Published) -> Result<(), HostError> {
         self.host.remove_directory(&published.mount()).await?;
-        self.host.remove_file(&published.data()).await?;
+        data::remove(&*self.host, &published.data()).await?;
         self.host.remove_directory(published.directory()).await
     }
 
     pub(crate) async fn remove_staged(&self, staged: &Staged) -> Result<(), HostError> {
         self.host.remove_directory(&staged.mount()).await?;
-        self.host.remove_file(&staged.data()).await?;
+        data::remove(&*self.host, &staged.data()).await?;
         self.host.remove_directory(staged.directory()).await
     }
 }

@@ -69,9 +69,7 @@ impl Prober {
         match answer {
             Ok(answer) if answer.get_ref().ready == Some(false) => Err(Unwell::NotReady),
             Ok(_) => Ok(channel),
-            Err(status) => {
-                Err(Unwell::Failed { code: code_name(status.code()), message: status.message().to_owned() })
-            }
+            Err(status) => Err(Unwell::Failed { code: code_name(status.code()), message: status.message().to_owned() }),
         }
     }
 

@@ -84,7 +84,7 @@ impl Agent {
             Step::Expand(_) => self.expand(step, view).await,
             Step::Unpublish(pod) => self.unpublish(pod, view).await.map(|()| Effect::default()),
             Step::Unstage => self.unstage(view).await.map(|()| Effect::default()),
-            Step::Forget => Ok(Effect::default()),
+            Step::Forget => self.forget_staged(view).await.map(|()| Effect::default()),
         }
     }
 }

@@ -75,6 +75,27 @@ impl Agent {
         entry.device = if corrupted { Held::Corrupted } else { Held::Maybe(Origin::Seen) };
     }
 
+    /// Directories of staged volumes that nobody knows and that could not be removed when they were found.
+    pub(crate) async fn sweep_staged(&self) {
+        let layout = &self.options.layout;
+        let blocks = layout.blocks();
+        for driver in self.host.list(&layout.csi()).await.unwrap_or_default() {
+            let Some(driver) = Name::found(&driver.name).filter(|_| blocks.file_name() != Some(&driver.name)) else {
+                continue;
+            };
+            for volume in self.host.list(&layout.staged_by(&driver)).await.unwrap_or_default() {
+                let staged = Staged::from_path(layout.staged_by(&driver).join(&volume.name));
+                let known = self.world().actual.values().any(|entry| match &entry.what {
+                    What::Csi { handle, .. } => staged.is_of(handle),
+                    What::InTree { .. } => false,
+                });
+                if !known && matches!(data::load(&*self.host, &staged.data()).await, Ok(Stored::Absent)) {
+                    self.clear_empty(&staged).await;
+                }
+            }
+        }
+    }
+
     /// An empty directory that a crash left goes; anything else stays and is said.
     async fn clear_empty(&self, staged: &Staged) {
         if let Err(error) = self.remove_staged(staged).await {

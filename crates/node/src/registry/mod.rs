@@ -188,8 +188,7 @@ impl Registry {
             }
         };
         // A registration may wait for the API server or a driver; whoever ends the agent does not.
-        let registering =
-            queue::run(&self.sockets, WORKERS, stop, |socket| unless(stop, self.pass(socket)));
+        let registering = queue::run(&self.sockets, WORKERS, stop, |socket| unless(stop, self.pass(socket)));
         let announcing = async {
             tokio::select! {
                 biased;

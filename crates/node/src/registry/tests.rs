@@ -71,7 +71,10 @@ async fn node_3_2_what_is_there_is_found_in_the_order_in_which_it_was_made() {
         rustix::fs::utimensat(rustix::fs::CWD, &path, &times, rustix::fs::AtFlags::empty()).unwrap();
     }
     let mut watched = Watched::over(root);
-    assert_eq!([watched.next().await, watched.next().await, watched.next().await], ["+z.sock", "+a/b/y.sock", "+w.sock"]);
+    assert_eq!(
+        [watched.next().await, watched.next().await, watched.next().await],
+        ["+z.sock", "+a/b/y.sock", "+w.sock"]
+    );
 }
 
 #[tokio::test]

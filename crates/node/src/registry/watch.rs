@@ -288,7 +288,10 @@ impl<'a> Watcher<'a> {
     }
 }
 
-#[allow(deprecated, reason = "its successor is unsafe for the sake of types whose descriptor may change; an OwnedFd's never does")]
+#[allow(
+    deprecated,
+    reason = "its successor is unsafe for the sake of types whose descriptor may change; an OwnedFd's never does"
+)]
 fn open() -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)
 }

@@ -48,11 +48,22 @@ async fn make_parent(host: &dyn Host, path: &std::path::Path) -> Result<(), Host
 
 /// Undoes [`map`] or any part of it. The device itself is not needed, and may be gone.
 pub async fn unmap(host: &dyn Host, mapping: &Mapping) -> Result<(), HostError> {
+    release(host, mapping).await?;
+    host.remove_file(&mapping.bound).await
+}
+
+/// Says on disk that a pod may get a device, before anybody is asked for it.
+pub async fn announce(host: &dyn Host, mapping: &Mapping) -> Result<(), HostError> {
+    make_parent(host, &mapping.bound).await?;
+    host.make_file(&mapping.bound, 0o660).await
+}
+
+/// The same as [`unmap`], but what [`announce`] said stays.
+pub async fn release(host: &dyn Host, mapping: &Mapping) -> Result<(), HostError> {
     host.let_go(&mapping.bound).await?;
     // Anything else than a link is not ours.
     if host.find(&mapping.link).await? == Found::Symlink {
         host.remove_file(&mapping.link).await?;
     }
-    unmount_all(host, &mapping.bound).await?;
-    host.remove_file(&mapping.bound).await
+    unmount_all(host, &mapping.bound).await
 }

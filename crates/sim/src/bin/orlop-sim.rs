@@ -6,17 +6,19 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use clap::Parser;
-use sim::Seed;
-use sim::storage::{self, Mutation, Report};
+use clap::{Parser, ValueEnum};
+use sim::{Number, Seed, nodes, storage};
 
 /// How much of a journal is shown without being asked for.
 const TAIL: usize = 120;
 
-/// Lives through storage's life in seeded worlds full of faults, and says in which of them something was wrong.
+/// Lives through seeded worlds full of faults, and says in which of them something was wrong.
 #[derive(Debug, Parser)]
 #[command(name = "orlop-sim")]
 struct Args {
+    /// Which worlds: of claims and volumes, or of pods on nodes.
+    #[arg(long, value_enum, default_value_t = Kind::Storage)]
+    world: Kind,
     /// Only this world, with its whole journal.
     #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
@@ -32,65 +34,153 @@ struct Args {
     /// Stop after so many wrong worlds: it is time to look at one.
     #[arg(long, value_name = "N", default_value_t = 20)]
     failures: usize,
-    /// Do this wrong on purpose; every run should then fail.
-    #[arg(long, value_enum, default_value_t = Mutation::None)]
-    mutation: Mutation,
+    /// Do this wrong on purpose; every run should then fail. Each kind of world has its own.
+    #[arg(long, default_value = "none")]
+    mutation: String,
+}
+
+/// What a world is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Storage,
+    Nodes,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Storage => "storage",
+            Self::Nodes => "nodes",
+        }
+    }
+
+    /// How to see a world again.
+    fn again(self, seed: Seed) -> String {
+        format!("orlop-sim --world {} --seed {seed}", self.name())
+    }
+}
+
+/// A kind of world, and what is wrong in it.
+#[derive(Debug, Clone, Copy)]
+enum Play {
+    Storage(storage::Mutation),
+    Nodes(nodes::Mutation),
+}
+
+impl Play {
+    fn of(args: &Args) -> Result<Self, String> {
+        let name = &args.mutation;
+        let wrong = |names: Vec<String>| format!("there is no mutation {name:?}; one of {}", names.join(", "));
+        match args.world {
+            Kind::Storage => storage::Mutation::from_str(name, true)
+                .map(Self::Storage)
+                .map_err(|_| wrong(names::<storage::Mutation>())),
+            Kind::Nodes => {
+                nodes::Mutation::from_str(name, true).map(Self::Nodes).map_err(|_| wrong(names::<nodes::Mutation>()))
+            }
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Self::Storage(_) => Kind::Storage,
+            Self::Nodes(_) => Kind::Nodes,
+        }
+    }
+
+    fn run(self, seed: Seed) -> Result<Lived, String> {
+        let told = |error: sim::WorldError| format!("{}: {error}", self.kind().again(seed));
+        Ok(match self {
+            Self::Storage(mutation) => {
+                let storage::Report { violations, journal, tally, .. } = storage::run(seed, mutation).map_err(told)?;
+                Lived { seed, violations, journal, numbers: tally.numbers() }
+            }
+            Self::Nodes(mutation) => {
+                let nodes::Report { violations, journal, tally, .. } = nodes::run(seed, mutation).map_err(told)?;
+                Lived { seed, violations, journal, numbers: tally.numbers() }
+            }
+        })
+    }
+}
+
+fn names<T: ValueEnum>() -> Vec<String> {
+    let name = |variant: &T| variant.to_possible_value().map(|value| value.get_name().to_owned());
+    T::value_variants().iter().filter_map(name).collect()
+}
+
+/// How a run ended, whatever it was about.
+#[derive(Debug)]
+struct Lived {
+    seed: Seed,
+    violations: Vec<String>,
+    journal: Vec<String>,
+    numbers: Vec<Number>,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    let play = match Play::of(&args) {
+        Ok(play) => play,
+        Err(error) => {
+            eprintln!("orlop-sim: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     match args.seed {
-        Some(seed) => one(Seed(seed), args.mutation),
-        None => many(&args),
+        Some(seed) => one(Seed(seed), play),
+        None => many(&args, play),
     }
 }
 
 /// One world, with everything that can be said about it.
-fn one(seed: Seed, mutation: Mutation) -> ExitCode {
-    match storage::run(seed, mutation) {
-        Ok(report) => {
-            report.journal.iter().for_each(|line| println!("{line}"));
-            println!("seed {seed}: {:?}", report.tally);
-            report.violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
-            if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+fn one(seed: Seed, play: Play) -> ExitCode {
+    match play.run(seed) {
+        Ok(lived) => {
+            lived.journal.iter().for_each(|line| println!("{line}"));
+            println!("seed {seed}: {}", text(&lived.numbers));
+            lived.violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
+            if lived.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            eprintln!("orlop-sim: {error}");
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
 }
 
+fn text(numbers: &[Number]) -> String {
+    let one = |number: &Number| match number.total {
+        sim::Total::Sum => format!("{} {}", number.value, number.what),
+        sim::Total::Most => format!("at most {} {}", number.value, number.what),
+    };
+    numbers.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// What many worlds came to.
 #[derive(Debug, Default)]
 struct Sum {
-    failed: Vec<Report>,
+    failed: Vec<Lived>,
     errors: Vec<String>,
     runs: u64,
-    crashes: u64,
-    creates: u64,
-    deletes: u64,
-    bound: u64,
-    waiting: u64,
-    most_written: u64,
+    numbers: Vec<Number>,
 }
 
 impl Sum {
-    fn take(&mut self, outcome: Result<Report, String>) {
-        let report = match outcome {
-            Ok(report) => report,
+    fn take(&mut self, outcome: Result<Lived, String>) {
+        let lived = match outcome {
+            Ok(lived) => lived,
             Err(error) => return self.errors.push(error),
         };
-        let tally = report.tally;
         self.runs += 1;
-        self.crashes += tally.crashes;
-        self.creates += tally.creates;
-        self.deletes += tally.deletes;
-        self.bound += tally.bound;
-        self.waiting += tally.waiting;
-        self.most_written = self.most_written.max(tally.most_written);
-        if !report.violations.is_empty() {
-            self.failed.push(report);
+        match self.numbers.is_empty() {
+            true => self.numbers.clone_from(&lived.numbers),
+            false => {
+                let pairs = self.numbers.iter_mut().zip(&lived.numbers);
+                pairs.for_each(|(sum, number)| sum.add(number.value));
+            }
+        }
+        if !lived.violations.is_empty() {
+            self.failed.push(lived);
         }
     }
 
@@ -99,7 +189,7 @@ impl Sum {
     }
 }
 
-fn many(args: &Args) -> ExitCode {
+fn many(args: &Args, play: Play) -> ExitCode {
     let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into));
     let (next, end) = (AtomicU64::new(args.from), args.from.saturating_add(args.seeds));
     let sum = Mutex::new(Sum::default());
@@ -109,7 +199,7 @@ fn many(args: &Args) -> ExitCode {
             if seed >= end {
                 return;
             }
-            let outcome = caught(Seed(seed), args.mutation);
+            let outcome = caught(Seed(seed), play);
             sum.lock().unwrap_or_else(PoisonError::into_inner).take(outcome);
         }
     };
@@ -118,47 +208,33 @@ fn many(args: &Args) -> ExitCode {
             scope.spawn(work);
         }
     });
-    tell(sum.into_inner().unwrap_or_else(PoisonError::into_inner))
+    tell(sum.into_inner().unwrap_or_else(PoisonError::into_inner), play.kind())
 }
 
 /// A panic in a world is a finding about its seed, not the end of the others.
-fn caught(seed: Seed, mutation: Mutation) -> Result<Report, String> {
-    match std::panic::catch_unwind(|| storage::run(seed, mutation)) {
-        Ok(Ok(report)) => Ok(report),
-        Ok(Err(error)) => Err(format!("orlop-sim --seed {seed}: {error}")),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-            Err(format!("orlop-sim --seed {seed} panicked: {text}"))
-        }
-    }
+fn caught(seed: Seed, play: Play) -> Result<Lived, String> {
+    std::panic::catch_unwind(|| play.run(seed)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+        Err(format!("{} panicked: {text}", play.kind().again(seed)))
+    })
 }
 
-fn tell(mut sum: Sum) -> ExitCode {
-    sum.failed.sort_by_key(|report| report.seed.0);
-    if let Some(report) = sum.failed.first() {
+fn tell(mut sum: Sum, kind: Kind) -> ExitCode {
+    sum.failed.sort_by_key(|lived| lived.seed.0);
+    if let Some(lived) = sum.failed.first() {
         let telling = |line: &&String| !line.contains(" BOOKMARK ");
-        let lines: Vec<&String> = report.journal.iter().filter(telling).collect();
-        println!("the end of the journal of seed {}:", report.seed);
+        let lines: Vec<&String> = lived.journal.iter().filter(telling).collect();
+        println!("the end of the journal of seed {}:", lived.seed);
         lines.iter().skip(lines.len().saturating_sub(TAIL)).for_each(|line| println!("  {line}"));
     }
-    for report in &sum.failed {
-        report.violations.iter().for_each(|violation| println!("seed {}: {violation}", report.seed));
+    for lived in &sum.failed {
+        lived.violations.iter().for_each(|violation| println!("seed {}: {violation}", lived.seed));
     }
     sum.errors.iter().for_each(|error| println!("{error}"));
-    for report in &sum.failed {
-        println!("to see it again: orlop-sim --seed {}", report.seed);
+    for lived in &sum.failed {
+        println!("to see it again: {}", kind.again(lived.seed));
     }
-    println!(
-        "{} worlds, {} wrong; {} crashes, {} CreateVolume, {} DeleteVolume; {} claims bound and {} waiting at the end; at most {} writes to one object",
-        sum.runs,
-        sum.wrong(),
-        sum.crashes,
-        sum.creates,
-        sum.deletes,
-        sum.bound,
-        sum.waiting,
-        sum.most_written,
-    );
+    println!("{} {} worlds, {} wrong; {}", sum.runs, kind.name(), sum.wrong(), text(&sum.numbers));
     if sum.failed.is_empty() && sum.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use control::provision::csi::{self, GuardOptions, Sidecar, SidecarOptions, Sweep};
 use control::{Context, attach, attacher, bind, protect, provision};
-use futures_util::future::{join, join_all, join3};
+use futures_util::future::{join, join3};
 use node::Agent;
 use node::drivers::{Drivers, Registered};
 use node::layout::Layout as Directories;
 use runtime::Stop;
 use runtime::csi::Driver;
 use runtime::queue::Backoff;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::days::{Cabled, Place};
@@ -26,6 +27,9 @@ use crate::{Ended, Process, World, keys};
 
 /// Where the journal of intents is.
 const NAMESPACE: &str = "default";
+
+/// More is never at work at once in so small a world.
+const WORKERS: usize = 8;
 
 /// All processes under test.
 pub(super) struct Cast {
@@ -56,16 +60,22 @@ impl Role {
 }
 
 impl Cast {
-    /// Runs the processes for ever.
-    pub(super) async fn play(&self) {
-        let plane = async {
-            match self.layout.company {
-                Company::Together => self.keep_alive(Role::Both).await,
-                Company::Apart => drop(join(self.keep_alive(Role::Controllers), self.keep_alive(Role::Sidecar)).await),
-            }
+    /// Starts the processes, each as a task of its own: what one does costs the others nothing. They end with what is given.
+    pub(super) fn start(self: &Arc<Self>) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let roles: &[Role] = match self.layout.company {
+            Company::Together => &[Role::Both],
+            Company::Apart => &[Role::Controllers, Role::Sidecar],
         };
-        let agents = join_all(self.places.iter().map(|place| Box::pin(self.keep_agent(place))));
-        drop(join(Box::pin(plane), agents).await);
+        for role in roles {
+            let cast = self.clone();
+            tasks.spawn(async move { cast.keep_alive(*role).await });
+        }
+        for at in 0..self.places.len() {
+            let cast = self.clone();
+            tasks.spawn(async move { cast.keep_agent(&cast.places[at]).await });
+        }
+        tasks
     }
 
     async fn keep_alive(&self, role: Role) {
@@ -109,7 +119,7 @@ impl Cast {
                     attacher.run(&stop).await;
                 }
             };
-            drop(join(Box::pin(provisioner.run(&stop)), Box::pin(attacher)).await);
+            join(Box::pin(provisioner.run(&stop)), Box::pin(attacher)).await;
         };
         let _ = join(driver.run(&stop), Box::pin(serving)).await;
     }
@@ -120,7 +130,9 @@ impl Cast {
         let protector = protect::Protector::new(context, protect::Options::default());
         let attaching = async {
             if self.mutation != Mutation::NoController {
-                attach::Attachments::new(context, attach::Options::default()).run(&stop).await;
+                attach::Attachments::new(context, attach::Options { workers: WORKERS, ..attach::Options::default() })
+                    .run(&stop)
+                    .await;
             }
         };
         join3(Box::pin(binder.run(&stop)), Box::pin(protector.run(&stop)), Box::pin(attaching)).await;
@@ -171,7 +183,7 @@ impl Cast {
             std::future::pending::<()>().await;
         };
         let Ok(directories) = Directories::new(ROOT) else { return };
-        let options = node::Options::new(place.machine.name(), directories);
+        let options = node::Options { workers: WORKERS, ..node::Options::new(place.machine.name(), directories) };
         let agent = Agent::new(&context, host, drivers.clone(), options);
         let work = join3(Box::pin(agent.run(&stop)), driver.run(&stop), registering);
         drop(process.run(&stop, work).await);

@@ -171,7 +171,8 @@ impl Days {
         sleep(random.between(&(SECOND..=20 * SECOND))).await;
         match random.below(3) {
             0 => {
-                let entry = json!([{"key": taint::OUT_OF_SERVICE.text(), "value": "nodeshutdown", "effect": "NoExecute"}]);
+                let entry =
+                    json!([{"key": taint::OUT_OF_SERVICE.text(), "value": "nodeshutdown", "effect": "NoExecute"}]);
                 self.patch(place, json!({"spec": {"taints": entry}})).await;
                 self.collect(place, random).await;
             }

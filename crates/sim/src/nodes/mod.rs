@@ -39,13 +39,13 @@ use crate::faults::Faults;
 use crate::machine::Machine;
 use crate::storage::witness::Witness;
 use crate::storage::{self, Company};
-use crate::{Odds, Random, Seed, Setup, World, WorldError, simulate};
+use crate::{Number, Odds, Random, Seed, Setup, World, WorldError, simulate};
 use days::{Days, Hardness, Place};
 use witness::Eyes;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Nothing was written for so long: the world is silent. Longer than any backoff.
-const SILENCE: Duration = Duration::from_secs(10 * 60);
+const SILENCE: Duration = Duration::from_secs(20 * 60);
 /// A calm world falls silent within this time, or never.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 /// More writes to one pod, node or attachment than this are a storm. A node is written twice for each volume that comes or
@@ -86,7 +86,7 @@ impl Layout {
         Self {
             company,
             nodes: 2 + usize::try_from(random.below(2)).unwrap_or_default(),
-            life: random.between(&(60 * SECOND..=240 * SECOND)),
+            life: random.between(&(45 * SECOND..=150 * SECOND)),
             api,
             habits,
             host_crash: Odds::of_10_000(*random.pick(&[0, 20, 60]).unwrap_or(&0)),
@@ -126,6 +126,21 @@ pub struct Tally {
     pub most_written: u64,
 }
 
+impl Tally {
+    pub fn numbers(&self) -> Vec<Number> {
+        vec![
+            Number::sum("crashes", self.crashes),
+            Number::sum("boots", self.boots),
+            Number::sum("ControllerPublishVolume", self.attaches),
+            Number::sum("NodeStageVolume", self.stages),
+            Number::sum("NodePublishVolume", self.publishes),
+            Number::sum("pods with their volumes at the end", self.ready),
+            Number::sum("pods waiting at the end", self.waiting),
+            Number::most("writes to one object", self.most_written),
+        ]
+    }
+}
+
 /// Lives through the run of a seed. The mutation is what should be noticed.
 pub fn run(seed: Seed, mutation: Mutation) -> Result<Report, WorldError> {
     let mut setup = Setup::default();
@@ -145,9 +160,8 @@ async fn live(world: World, mutation: Mutation) -> Report {
     let eyes = Eyes::new(&world, &storage, &model, &machines);
     model.watched_by(Arc::new(eyes.clone()));
     machines.iter().for_each(|machine| machine.watched_by(Arc::new(eyes.clone())));
-    let place = |(machine, (_, zone)): (&Machine, &(&str, &'static str))| {
-        Place::new(machine, model.on(machine, None), zone)
-    };
+    let place =
+        |(machine, (_, zone)): (&Machine, &(&str, &'static str))| Place::new(machine, model.on(machine, None), zone);
     let places: Arc<Vec<Place>> = Arc::new(machines.iter().zip(chosen).map(place).collect());
     let world = Arc::new(world);
     let mut tenant = user::Tenant::new(&world, &eyes, chosen.iter().map(|(name, _)| (*name).to_owned()).collect());
@@ -157,14 +171,15 @@ async fn live(world: World, mutation: Mutation) -> Report {
         let random = world.random(&format!("days of {}", place.machine.name()));
         Box::pin(days.live(place, random, layout.hardness))
     });
-    let cast = cast::Cast {
+    let cast = Arc::new(cast::Cast {
         world: world.clone(),
         layout: layout.clone(),
         model: model.clone(),
         places: places.clone(),
         mutation,
         crashes: AtomicU64::new(0),
-    };
+    });
+    let _processes = cast.start();
     let story = async {
         tenant.live_until(Instant::now() + layout.life).await;
         world.calm();
@@ -178,7 +193,6 @@ async fn live(world: World, mutation: Mutation) -> Report {
         () = storage.run() => {}
         () = eyes.run() => {}
         _ = join_all(lives) => {}
-        () = cast.play() => {}
         () = model.live_then_rest() => {}
         _ = join_all(places.iter().map(|place| Box::pin(place.side.live_then_rest()))) => {}
         () = mutation.play(&world, &eyes, &model, &places) => {}

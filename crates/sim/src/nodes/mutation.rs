@@ -132,20 +132,20 @@ impl Rogue<'_> {
         let points: Vec<PathBuf> = ours.map(|mount| mount.point.clone()).collect();
         let machine = place.machine.clone();
         if let Some(point) = self.random.pick(&points) {
-            drop(machine.act("a rogue unmounts", |kernel| kernel.unmount(point, Force::No)));
+            let _ = machine.act("a rogue unmounts", |kernel| kernel.unmount(point, Force::No));
         }
     }
 
     fn litter(&mut self) {
         let Some(place) = self.place() else { return };
         let left = Path::new(ROOT).join("pods/gone/volumes/mount");
-        drop(place.machine.act("a rogue leaves a mount", |kernel| {
+        let _ = place.machine.act("a rogue leaves a mount", |kernel| {
             if kernel.mounts().at(&left).is_none() {
                 kernel.make_directory(&left, 0o750)?;
                 kernel.bind(Path::new("/dev"), &left, Access::ReadWrite)?;
             }
             Ok(())
-        }));
+        });
     }
 
     async fn write(&mut self) {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::keys::taint;
-use api::{Attachment, Key, Meta, Node, Readiness, Uid};
+use api::node::Readiness;
+use api::{Attachment, Key, Meta, Node, Uid};
 use apiserver::store::{Event, Scope, Start, Store, Stored, Watch, WatchEnd};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -156,9 +157,10 @@ impl Seen {
     fn remember_fences(&mut self) {
         let now = Instant::now();
         for name in &self.known {
-            let gone = self.nodes.get(name).is_none_or(|node| {
-                node.has_taint(taint::OUT_OF_SERVICE) && node.ready != Readiness::Ready
-            });
+            let gone = self
+                .nodes
+                .get(name)
+                .is_none_or(|node| node.has_taint(taint::OUT_OF_SERVICE) && node.ready != Readiness::Ready);
             if gone {
                 self.fenced.insert(name.clone(), now + AFTERMATH);
             }

@@ -110,7 +110,8 @@ fn is_hindered(scene: &Scene<'_>, wanted: &Wanted, pod: &PodSeen) -> bool {
     let attaches = habits.attach == Attach::Required;
     let namespace = pod.key.namespace().unwrap_or_default();
     let claims = pod.claims.iter().map(|claim| scene.truth.claims.get(&Key::namespaced(namespace, claim)));
-    let unusable = claims.into_iter().any(|claim| claim.is_none_or(|claim| claim.meta.is_deleting() || !claim.fully_bound()));
+    let unusable =
+        claims.into_iter().any(|claim| claim.is_none_or(|claim| claim.meta.is_deleting() || !claim.fully_bound()));
     let full = habits.per_node > 0 && wanted.here(&pod.node).len() > habits.per_node as usize;
     unusable
         || (attaches && full)
@@ -133,7 +134,8 @@ fn left_on(machine: &Machine, scene: &Scene<'_>, wanted: &Wanted) -> Vec<String>
     for volume in held(machine).difference(&here) {
         found.push(format!("left behind: {node} still has {volume}, and no pod wants it"));
     }
-    let pods: BTreeSet<&str> = scene.seen.pods.values().filter(|pod| pod.node == node).map(|pod| pod.uid.as_str()).collect();
+    let pods: BTreeSet<&str> =
+        scene.seen.pods.values().filter(|pod| pod.node == node).map(|pod| pod.uid.as_str()).collect();
     let Ok(layout) = Layout::new(ROOT) else { return found };
     let (mounts, loops) = machine.with_kernel(|kernel| {
         let loops: Vec<(PathBuf, PathBuf)> = kernel.loops().map(|(path, held)| (path, held.to_owned())).collect();
@@ -141,7 +143,8 @@ fn left_on(machine: &Machine, scene: &Scene<'_>, wanted: &Wanted) -> Vec<String>
     });
     for mount in mounts.under(Path::new(ROOT)).filter(|mount| mount.point != Path::new(ROOT)) {
         let of_a_pod = mount.point.iter().any(|part| part.to_str().is_some_and(|part| pods.contains(part)));
-        let staged = shown(mount).is_some_and(|volume| here.contains(&volume)) && !mount.point.starts_with(layout.pods());
+        let staged =
+            shown(mount).is_some_and(|volume| here.contains(&volume)) && !mount.point.starts_with(layout.pods());
         if !of_a_pod && !staged {
             found.push(format!("left behind: {} on {node} is a mount of nobody", mount.point.display()));
         }
@@ -162,7 +165,9 @@ fn left_directories(machine: &Machine, scene: &Scene<'_>, layout: &Layout, pods:
         entries.into_iter().filter_map(|entry| entry.name.into_string().ok()).collect::<Vec<_>>()
     };
     let mut left: Vec<PathBuf> = Vec::new();
-    left.extend(names(&layout.pods()).iter().filter(|name| !pods.contains(&***name)).map(|name| layout.pods().join(name)));
+    left.extend(
+        names(&layout.pods()).iter().filter(|name| !pods.contains(&***name)).map(|name| layout.pods().join(name)),
+    );
     let living: Vec<&Arc<Volume>> = {
         let here = scene.seen.pods.values().filter(|pod| pod.node == node && !pod.leaving);
         here.flat_map(|pod| volumes(pod, scene.truth)).collect()
@@ -201,7 +206,7 @@ fn left_attached(scene: &Scene<'_>, wanted: &Wanted) -> Vec<String> {
     }
     for (name, node) in &scene.seen.nodes {
         let wanted: BTreeSet<String> =
-            wanted.here(name).iter().map(|handle| lifecycle::attach::unique_name(keys::DRIVER, handle).into()).collect();
+            wanted.here(name).iter().map(|handle| lifecycle::attach::unique_name(keys::DRIVER, handle)).collect();
         let listed = node.attached.iter().map(|volume| &*volume.name).chain(node.in_use.iter().map(|name| &**name));
         for volume in listed.filter(|volume| !wanted.contains(*volume)) {
             found.push(format!("left behind: node {name} lists {volume}, and no pod there wants it"));

@@ -38,7 +38,7 @@ impl Tenant {
     }
 
     /// The class and the driver's object, before anything else.
-    pub(super) async fn set_up(&self, habits: &Habits) {
+    pub(super) async fn set_up(&mut self, habits: &Habits) {
         let required = habits.attach == Attach::Required;
         let driver = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": keys::DRIVER},
@@ -50,13 +50,16 @@ impl Tenant {
             "provisioner": keys::DRIVER, "volumeBindingMode": "Immediate", "reclaimPolicy": "Delete",
         });
         self.create(Kind::STORAGE_CLASS, None, class).await;
+        for number in 0..CLAIMS {
+            self.make_claim(number).await;
+        }
     }
 
     /// Does one thing after the other, often quickly.
     pub(super) async fn live_until(&mut self, end: Instant) {
         while Instant::now() < end {
             let quick = Duration::from_millis(1)..=Duration::from_millis(400);
-            let slow = Duration::from_secs(1)..=Duration::from_secs(15);
+            let slow = Duration::from_secs(1)..=Duration::from_secs(8);
             let pause = self.random.between(if self.random.clone().below(3) == 0 { &quick } else { &slow });
             sleep(pause).await;
             self.act().await;
@@ -72,12 +75,15 @@ impl Tenant {
 
     async fn act(&mut self) {
         match self.random.below(100) {
-            0..=19 => self.make_claim().await,
-            20..=49 => self.make_pod().await,
-            50..=69 => self.delete_pod().await,
-            70..=75 => self.force_delete_pod().await,
-            76..=79 => self.finish_pod().await,
-            80..=87 => self.delete_claim().await,
+            0..=11 => {
+                let number = self.random.below(CLAIMS);
+                self.make_claim(number).await;
+            }
+            12..=49 => self.make_pod().await,
+            50..=64 => self.delete_pod().await,
+            65..=71 => self.force_delete_pod().await,
+            72..=75 => self.finish_pod().await,
+            76..=81 => self.delete_claim().await,
             _ => self.move_pod().await,
         }
     }
@@ -91,9 +97,10 @@ impl Tenant {
         self.random.pick(&pods).cloned()
     }
 
-    async fn make_claim(&mut self) {
-        let name = format!("claim-{}", self.random.below(CLAIMS));
-        let mode = *self.random.pick(&["ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"]).unwrap_or(&"");
+    async fn make_claim(&mut self, number: u64) {
+        let name = format!("claim-{number}");
+        let mode =
+            *self.random.pick(&["ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"]).unwrap_or(&"");
         let volume_mode = if self.random.below(4) == 0 { "Block" } else { "Filesystem" };
         let claim = json!({
             "apiVersion": "v1", "kind": Kind::CLAIM.kind, "metadata": {"name": name, "namespace": NAMESPACE},
@@ -138,9 +145,9 @@ impl Tenant {
 
     fn is_block(&self, claim: &str) -> bool {
         let key = Key::namespaced(NAMESPACE, claim);
-        self.eyes.storage.look_at(|truth| {
-            truth.claims.get(&key).is_some_and(|claim| claim.mode == api::VolumeMode::Block)
-        })
+        self.eyes
+            .storage
+            .look_at(|truth| truth.claims.get(&key).is_some_and(|claim| claim.mode == api::VolumeMode::Block))
     }
 
     async fn delete_pod(&mut self) {
@@ -199,4 +206,3 @@ impl Tenant {
         }
     }
 }
-

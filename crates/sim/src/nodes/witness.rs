@@ -271,7 +271,8 @@ impl Inner {
             }
         }
         let broken = |running: &Running| self.broken.contains(&(running.machine.clone(), running.volume.clone()));
-        self.running.retain(|running, _| running.machine != machine || (wanted.contains_key(running) && !broken(running)));
+        self.running
+            .retain(|running, _| running.machine != machine || (wanted.contains_key(running) && !broken(running)));
         let mut found = Vec::new();
         for (running, path) in self.running.iter().filter(|(running, _)| running.machine == machine) {
             if !there(path, &running.volume) {
@@ -300,7 +301,8 @@ impl Inner {
             nodes.extend(running.filter(|machine| held(machine).contains(volume)).map(|held| held.name().to_owned()));
             nodes.retain(|node| !self.excused.contains(&(node.clone(), volume.clone())));
             if nodes.len() > 1 {
-                found.push(format!("two nodes: {volume} is on {}", nodes.into_iter().collect::<Vec<_>>().join(" and ")));
+                found
+                    .push(format!("two nodes: {volume} is on {}", nodes.into_iter().collect::<Vec<_>>().join(" and ")));
             }
         }
         found

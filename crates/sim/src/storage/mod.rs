@@ -31,7 +31,7 @@ pub(crate) use settled::judge;
 use crate::driver::{Habits, Model, Places, State};
 use crate::faults::{Fair, Faults, Seeded};
 use crate::user::{Scheduler, User};
-use crate::{Odds, Random, Seed, Setup, World, WorldError, simulate};
+use crate::{Number, Odds, Random, Seed, Setup, World, WorldError, simulate};
 use witness::Witness;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -105,6 +105,19 @@ pub struct Tally {
     pub waiting: u64,
     /// The most writes to one object.
     pub most_written: u64,
+}
+
+impl Tally {
+    pub fn numbers(&self) -> Vec<Number> {
+        vec![
+            Number::sum("crashes", self.crashes),
+            Number::sum("CreateVolume", self.creates),
+            Number::sum("DeleteVolume", self.deletes),
+            Number::sum("claims bound at the end", self.bound),
+            Number::sum("claims waiting at the end", self.waiting),
+            Number::most("writes to one object", self.most_written),
+        ]
+    }
 }
 
 /// Lives through the run of a seed. The mutation is what should be noticed.
