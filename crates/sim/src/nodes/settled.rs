@@ -205,11 +205,8 @@ fn left_attached(scene: &Scene<'_>, wanted: &Wanted) -> Vec<String> {
         }
     }
     for (name, node) in &scene.seen.nodes {
-        let wanted: BTreeSet<String> = wanted
-            .here(name)
-            .iter()
-            .map(|handle| lifecycle::attach::unique_name(keys::DRIVER, handle).into())
-            .collect();
+        let wanted: BTreeSet<String> =
+            wanted.here(name).iter().map(|handle| lifecycle::attach::unique_name(keys::DRIVER, handle)).collect();
         let listed = node.attached.iter().map(|volume| &*volume.name).chain(node.in_use.iter().map(|name| &**name));
         for volume in listed.filter(|volume| !wanted.contains(*volume)) {
             found.push(format!("left behind: node {name} lists {volume}, and no pod there wants it"));
