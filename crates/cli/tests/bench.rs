@@ -1,93 +1,20 @@
-//! `orlop bench claims` as a process on the embedded API: what it says, what it refuses, and that it leaves nothing.
+//! `orlop bench` as a process on the embedded API: what it says, what it refuses, and that it leaves nothing.
+//!
+//! Help is compared with the files in `tests/golden`; run the test with `UPDATE_GOLDEN=1` to write them anew.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says why by panicking")]
 
 mod api_rig;
+#[path = "bench/cluster.rs"]
+mod cluster;
+#[path = "bench/pods.rs"]
+mod pods;
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Output, Stdio};
 
-use api_rig::{Server, ask, client};
+use cluster::Cluster;
 use serde_json::{Value, json};
-
-/// Long enough for a busy machine; nothing is asserted about it.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// An API server with our controllers. Dropping it ends both.
-struct Cluster {
-    client: kube::Client,
-    kubeconfig: PathBuf,
-    controllers: Child,
-    _server: Server,
-    _folder: tempfile::TempDir,
-}
-
-impl Cluster {
-    async fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("data");
-        let mut server = Server::spawn(&data);
-        let address = server.address().await;
-        let kubeconfig = data.with_extension("kubeconfig");
-        let client = client(&kubeconfig, &address).await;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_orlop"));
-        command.args(["controllers", "--log-level", "warn", "--kubeconfig"]).arg(&kubeconfig);
-        let controllers = command.stdout(Stdio::null()).spawn().unwrap();
-        Self { client, kubeconfig, controllers, _server: server, _folder: folder }
-    }
-
-    fn bench(&self, args: &[&str]) -> Command {
-        bench(&self.kubeconfig, args)
-    }
-
-    async fn create(&self, path: &str, body: Value) {
-        let (code, answer) = ask(&self.client, ("POST", path), Some(&body)).await.unwrap();
-        assert_eq!(code, 201, "{answer}");
-    }
-
-    /// Names of what there is, without what every server has.
-    async fn names(&self, path: &str) -> Vec<String> {
-        let (code, list) = ask(&self.client, ("GET", path), None).await.unwrap();
-        assert_eq!(code, 200, "{list}");
-        let names = list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap());
-        names.filter(|name| name.contains("bench") || name.contains("claim")).map(str::to_owned).collect()
-    }
-
-    /// Waits until nothing of a run is left. A namespace takes its time to go.
-    async fn assert_empty(&self) {
-        let paths = [
-            "/api/v1/persistentvolumeclaims",
-            "/api/v1/persistentvolumes",
-            "/apis/storage.k8s.io/v1/storageclasses",
-            "/api/v1/namespaces",
-        ];
-        for path in paths {
-            let gone = async {
-                while !self.names(path).await.is_empty() {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            };
-            if tokio::time::timeout(PATIENCE, gone).await.is_err() {
-                panic!("left of {path}: {:?}", self.names(path).await);
-            }
-        }
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = self.controllers.kill();
-        let _ = self.controllers.wait();
-    }
-}
-
-fn bench(kubeconfig: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orlop"));
-    command.args(["bench", "claims"]).args(args).arg("--kubeconfig").arg(kubeconfig);
-    command
-}
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -96,7 +23,7 @@ fn said(output: &Output) -> String {
 #[tokio::test]
 async fn claims_and_volumes_made_by_hand_are_counted_and_nothing_is_left() {
     let cluster = Cluster::start().await;
-    let output = cluster.bench(&["--static", "-n", "20", "--volumes", "30", "-o", "json"]).output().unwrap();
+    let output = cluster.bench("claims", &["--static", "-n", "20", "--volumes", "30", "-o", "json"]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["claims"], &report["volumes"]), (&json!(20), &json!(30)));
@@ -114,7 +41,7 @@ async fn claims_and_volumes_made_by_hand_are_counted_and_nothing_is_left() {
 #[tokio::test]
 async fn an_interrupted_run_takes_away_what_it_made() {
     let cluster = Cluster::start().await;
-    let mut command = cluster.bench(&["--static", "-n", "10", "--pause"]);
+    let mut command = cluster.bench("claims", &["--static", "-n", "10", "--pause"]);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     // Everything is there, and nobody presses Enter.
@@ -141,11 +68,11 @@ async fn classes_that_would_make_it_wait_or_leave_data_are_refused() {
         (&["--static", "-n", "5", "--volumes", "4"], "--volumes must be at least --count (5)"),
         (&["--static", "--size", "much"], "--size \"much\""),
     ] {
-        let output = cluster.bench(args).output().unwrap();
+        let output = cluster.bench("claims", args).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(said(&output).contains(wanted), "{args:?}: {}", said(&output));
     }
-    let output = cluster.bench(&[]).output().unwrap();
+    let output = cluster.bench("claims", &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "one way to get volumes must be chosen: {}", said(&output));
     cluster.assert_empty().await;
 }

@@ -19,9 +19,21 @@ fn the_demonstration_takes_a_claim_to_a_volume_and_leaves_nothing() {
         .expect("the binary was just built");
     let (said, warned) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}\n{warned}");
-    let stages = ["claim default/data is made", "is stored", "claim default/data is Bound", "it is made of", "is gone"];
+    let volume = ["claim default/data is made", "is stored", "claim default/data is Bound", "it is made of"];
+    let mount: &[&str] = match is_root() {
+        true => &[
+            "pod default/web is made",
+            "the volume is attached to node",
+            "pod default/web has its volume mounted",
+            "bytes written and read through",
+            "pod default/web is gone",
+            "no mount, no loop device and no attachment is left",
+        ],
+        false => &["mounting needs root"],
+    };
+    let end = ["claim default/data is gone", "nothing of it is left"];
     let mut rest = &*said;
-    for stage in stages.into_iter().chain(["nothing of it is left"]) {
+    for stage in volume.iter().chain(mount).chain(&end) {
         let Some((_, after)) = rest.split_once(stage) else { panic!("{stage:?} is missing or too early in\n{said}") };
         rest = after;
     }
@@ -30,10 +42,15 @@ fn the_demonstration_takes_a_claim_to_a_volume_and_leaves_nothing() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// A stack as a process. Dropping it kills it.
 struct Up {
     child: Child,
     address: String,
+    data: std::path::PathBuf,
 }
 
 impl Up {
@@ -54,7 +71,7 @@ impl Up {
         // Whatever it says later is read, so that it never waits for a reader.
         std::thread::spawn(move || lines.for_each(drop));
         match address {
-            Some(address) => Self { child, address },
+            Some(address) => Self { child, address, data: data.to_owned() },
             None => panic!("it never became ready: {heard}"),
         }
     }
@@ -70,7 +87,20 @@ impl Drop for Up {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // What the agent mounts outlives it, its own directory as well; a directory that goes must have neither.
+        for point in mounts_under(&self.data) {
+            let _ = Command::new("umount").arg("--lazy").arg(point).status();
+        }
     }
+}
+
+/// What is mounted below a directory, the deepest first.
+fn mounts_under(directory: &Path) -> Vec<std::path::PathBuf> {
+    let table = linux::mountinfo::MountTable::read().expect("there is a mount table");
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let mut points: Vec<_> = table.below(&directory).map(|mount| mount.mount_point.clone()).collect();
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    points
 }
 
 const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
@@ -156,4 +186,66 @@ fn an_address_that_others_can_reach_is_refused_before_anything_is_made() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("only loopback addresses"));
     assert!(!data.exists());
+}
+
+/// `orlop mount` and `orlop umount`, as a user types them.
+fn orlop(kubeconfig: &Path, words: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_orlop"))
+        .args(words)
+        .env("KUBECONFIG", kubeconfig)
+        .output()
+        .expect("the binary was just built");
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    (output.status.success(), said)
+}
+
+#[tokio::test]
+async fn a_machine_mounts_a_claim_like_a_pod_keeps_it_from_going_and_gives_it_back() {
+    if !is_root() {
+        println!("skipped: mounting needs root");
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let (data, path) = (place.path().join("data"), place.path().join("mnt"));
+    std::fs::create_dir(&path).expect("it can be made");
+    let path = path.to_str().expect("it is a plain name");
+    let up = Up::start(&data);
+    let kubeconfig = data.join("kubeconfig");
+    let api = client(&kubeconfig, &up.address).await;
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}});
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    assert_eq!(ask(&api, ("POST", claims), Some(&claim)).await.unwrap().0, 201);
+
+    let (done, said) = orlop(&kubeconfig, &["mount", "default/data", path]);
+    assert!(done, "{said}");
+    assert_eq!(mounts_under(Path::new(path)).len(), 1, "{said}");
+    std::fs::write(Path::new(path).join("file"), "kept").expect("it can be written");
+    let (done, said) = orlop(&kubeconfig, &["mount", "data", path]);
+    assert!(done, "a second time finds what the first one did: {said}");
+    assert_eq!(mounts_under(Path::new(path)).len(), 1);
+
+    assert_eq!(ask(&api, ("DELETE", CLAIM), None).await.unwrap().0, 200);
+    let (code, kept) = ask(&api, ("GET", CLAIM), None).await.unwrap();
+    assert!(code == 200 && !kept["metadata"]["deletionTimestamp"].is_null(), "the machine protects it as a pod does");
+    assert_eq!(std::fs::read_to_string(Path::new(path).join("file")).expect("it can be read"), "kept");
+
+    let (done, said) = orlop(&kubeconfig, &["umount", path]);
+    assert!(done, "{said}");
+    assert!(mounts_under(Path::new(path)).is_empty());
+    until_gone(&api, CLAIM).await;
+    let (done, said) = orlop(&kubeconfig, &["umount", path]);
+    assert!(!done && said.contains("nothing was mounted"), "{said}");
+    up.stop();
+}
+
+#[test]
+fn mounting_what_is_not_there_says_what_is_missing() {
+    let nowhere = Path::new("/nowhere/kubeconfig");
+    let (done, said) = orlop(nowhere, &["mount", "data", "/"]);
+    assert!(!done && said.contains("mount"), "{said}");
+    let (done, said) = orlop(nowhere, &["mount", "data", "/no/such/place/at/all"]);
+    assert!(!done && said.contains("does not exist"), "{said}");
+    let (done, said) = orlop(nowhere, &["mount", "data", "/tmp/x y", "--print-systemd"]);
+    assert!(!done && said.contains("cannot stand in a systemd unit"), "{said}");
 }

@@ -21,7 +21,7 @@ pub(super) struct Comparison<'a, N> {
 }
 
 impl<N> Comparison<'_, N> {
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut table = Table::new(&["measure", "orlop", "goal", "met", self.peer, "ratio"]);
         for row in self.rows {
             let Row { what, unit, goal, value } = row;
@@ -39,8 +39,22 @@ impl<N> Comparison<'_, N> {
         table.text()
     }
 
+    /// Prints the table under what it was measured on, and which goals were missed; with `enforce` those are an error.
+    pub(super) fn close(&self, machine: &str, enforce: bool) -> anyhow::Result<()> {
+        println!("\n{machine}\n\n{}", self.text());
+        let missed = self.missed();
+        match missed[..] {
+            [] => Ok(()),
+            _ if enforce => anyhow::bail!("goals missed: {}", missed.join("; ")),
+            _ => {
+                println!("\ngoals missed: {}", missed.join("; "));
+                Ok(())
+            }
+        }
+    }
+
     /// Goals that were missed or could not be judged.
-    pub(super) fn missed(&self) -> Vec<&'static str> {
+    fn missed(&self) -> Vec<&'static str> {
         let missed = |row: &&Row<N>| row.goal.is_met((row.value)(self.ours), self.ratio(row)) != Some(true);
         self.rows.iter().filter(missed).map(|row| row.what).collect()
     }
@@ -50,7 +64,7 @@ impl<N> Comparison<'_, N> {
         let (mine, other) = ((row.value)(self.ours)?, (row.value)(self.theirs?)?);
         Some(match row.unit {
             Unit::PerSecond => mine / other,
-            Unit::Milliseconds | Unit::Microseconds | Unit::Megabytes | Unit::Each => other / mine,
+            Unit::Milliseconds | Unit::Microseconds | Unit::Megabytes | Unit::Percent | Unit::Each => other / mine,
         })
     }
 }

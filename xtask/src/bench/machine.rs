@@ -26,6 +26,19 @@ pub(super) fn describe(orlop: &Path, peers: &[(&str, String)]) -> String {
     table.text()
 }
 
+/// What programs say of their version, without where they are.
+pub(super) fn versions<'a>(
+    programs: impl IntoIterator<Item = (&'static str, &'a Path)>,
+) -> Vec<(&'static str, String)> {
+    let version = |program: &Path| {
+        let path = program.display().to_string();
+        let said = said(&path, &["--version"]);
+        // Some begin with the path they were started by, which is this machine's business.
+        said.lines().next().unwrap_or_default().replace(&path, "").trim().to_owned()
+    };
+    programs.into_iter().map(|(name, program)| (name, version(program))).collect()
+}
+
 pub(super) fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());

@@ -7,10 +7,15 @@ mod calls;
 mod claims;
 mod comparison;
 mod driver;
+mod load;
 mod machine;
 mod memory;
 mod numbers;
+mod pods;
+mod processor;
+mod stack;
 mod subject;
+mod turns;
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -31,11 +36,14 @@ enum What {
     /// `orlop controllers` and `orlop sidecar`: claims bound and deleted, memory, writes; beside kube-controller-manager and
     /// csi-provisioner if they are given.
     Claims(claims::Args),
+    /// `orlop node`, and attaching: volumes to pods, memory and time of an idle agent, its restart; pairs of attaching and
+    /// detaching beside kube-controller-manager and csi-attacher if they are given.
+    Pods(pods::Args),
 }
 
 pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
-    // The clients of the bench of claims are programs of their own.
-    if cfg!(debug_assertions) && !matches!(what, What::Claims(_)) {
+    // The clients of these benches are programs of their own.
+    if cfg!(debug_assertions) && !matches!(what, What::Claims(_) | What::Pods(_)) {
         // Nothing was started yet, so replacing this process loses nothing.
         let mut release = Command::new("cargo");
         release.args(["run", "--quiet", "--release", "--package", "xtask", "--"]).args(std::env::args_os().skip(1));
@@ -45,5 +53,6 @@ pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
         What::Driver(args) => driver::run(args).await,
         What::Api(args) => api::run(args).await,
         What::Claims(args) => claims::run(args).await,
+        What::Pods(args) => pods::run(args).await,
     }
 }

@@ -31,6 +31,8 @@ pub(super) enum Unit {
     Microseconds,
     PerSecond,
     Megabytes,
+    /// Of one processor.
+    Percent,
     /// A plain number of which less is better, such as requests per claim.
     Each,
 }
@@ -42,6 +44,7 @@ impl Unit {
             Self::Microseconds => format!("{value:.0} us"),
             Self::PerSecond => format!("{value:.0}/s"),
             Self::Megabytes => format!("{value:.1} MB"),
+            Self::Percent => format!("{value:.2} %"),
             Self::Each => format!("{value:.2}"),
         }
     }
@@ -77,6 +80,13 @@ impl Goal {
             Self::Open => Some(true),
         }
     }
+}
+
+/// The middle of the values that there are.
+pub(super) fn middle(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let mut values: Vec<f64> = values.flatten().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 pub(super) fn milliseconds(time: Duration) -> f64 {

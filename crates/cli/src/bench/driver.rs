@@ -3,14 +3,16 @@
 //! It answers at once, so that a bench of provisioners measures them and not a disk. Volumes end with the process.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use driver_sdk::csi::{Endpoint, Listener, SocketMode};
 use driver_sdk::{
-    ControllerSlots, CreateVolume, Driver, Error, Identity, Kind, Mode, Page, Provisioner, Secrets, StringMap, Support,
-    ValidateVolume, Volume, VolumeId, VolumeLister, async_trait, derive_id,
+    AttachVolume, Attacher, ControllerSlots, CreateVolume, DetachFrom, Driver, Error, Identity, Kind, Mode, NodeId,
+    NodeInfo, NodePublisher, NodeSlots, Page, Provisioner, PublishVolume, Secrets, StringMap, Support, ValidateVolume,
+    Volume, VolumeId, VolumeLister, async_trait, derive_id,
 };
 use runtime::{Stopper, stop};
 
@@ -24,13 +26,16 @@ pub(super) struct Args {
     /// Socket to serve on, such as unix:///tmp/bench/csi.sock.
     #[arg(long, value_name = "ENDPOINT")]
     endpoint: Endpoint,
+    /// Attach volumes, too: also such that it never made, so that volumes made by hand can be attached.
+    #[arg(long)]
+    attach: bool,
     /// Name of the driver, which classes give as their provisioner.
     #[arg(long, value_name = "NAME", default_value = "bench.orlop.dev")]
     driver_name: String,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<()> {
-    let driver = define(&args.driver_name)?;
+    let driver = define(&args)?;
     let listener = Listener::bind(&args.endpoint, SocketMode::default());
     let listener = listener.with_context(|| format!("listening on {}", args.endpoint))?;
     let (stopper, stop) = Stopper::new();
@@ -41,22 +46,68 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     served.context("serving")
 }
 
-fn define(name: &str) -> anyhow::Result<Driver> {
+fn define(args: &Args) -> anyhow::Result<Driver> {
+    let name = &args.driver_name;
     let identity = Identity::new(name, env!("CARGO_PKG_VERSION")).with_context(|| format!("--driver-name {name:?}"))?;
-    let slots = ControllerSlots::new(Arc::new(Memory::default())).list_volumes();
-    Driver::builder(identity).controller(slots).build().context("defining the driver")
+    let memory = Arc::new(Memory::default());
+    let slots = ControllerSlots::new(memory.clone()).list_volumes();
+    let driver = match args.attach {
+        true => Driver::builder(identity).controller(slots.attachment()).node(NodeSlots::new(memory)),
+        false => Driver::builder(identity).controller(slots),
+    };
+    driver.build().context("defining the driver")
 }
 
-/// Sizes by id.
+/// What there is, and where it is attached.
 #[derive(Debug, Default)]
 struct Memory {
+    /// Sizes by id.
     volumes: Mutex<BTreeMap<VolumeId, u64>>,
+    /// Nodes by id.
+    attached: Mutex<BTreeMap<VolumeId, NodeId>>,
 }
 
 impl Memory {
     fn volumes(&self) -> MutexGuard<'_, BTreeMap<VolumeId, u64>> {
         // Each change is one call on the map, which a panic elsewhere cannot leave half done.
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Attacher for Memory {
+    async fn attach(&self, request: AttachVolume) -> Result<StringMap, Error> {
+        let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = attached.entry(request.volume.clone()).or_insert_with(|| request.node.clone());
+        match *node == request.node {
+            true => Ok(StringMap::new()),
+            false => Err(Error::precondition(format!("{} is attached to {node}", request.volume))),
+        }
+    }
+
+    async fn detach(&self, volume: VolumeId, from: DetachFrom, _: Secrets) -> Result<(), Error> {
+        let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = |node: &NodeId| from == DetachFrom::AllNodes || from == DetachFrom::Node(node.clone());
+        if attached.get(&volume).is_some_and(there) {
+            attached.remove(&volume);
+        }
+        Ok(())
+    }
+}
+
+/// Who attaches has to have nodes. Those of a bench are played, and the node service is not served.
+#[async_trait]
+impl NodePublisher for Memory {
+    fn info(&self) -> NodeInfo {
+        NodeInfo { id: NodeId::new("none"), max_volumes: None }
+    }
+
+    async fn publish(&self, request: PublishVolume) -> Result<(), Error> {
+        Err(Error::precondition(format!("{} is nowhere but in memory", request.volume)))
+    }
+
+    async fn unpublish(&self, _: VolumeId, _: &Path) -> Result<(), Error> {
+        Ok(())
     }
 }
 

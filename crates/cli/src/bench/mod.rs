@@ -1,9 +1,23 @@
 //! `orlop bench`: load for a cluster, and numbers about how it took it.
+//!
+//! Each bench has a namespace of its own ([`site`]), notes what the watches show ([`ledger`], [`consumers`]), and takes away
+//! what it made whichever way it ends ([`session`]).
 
+mod attach;
 mod claims;
+mod consumers;
 mod driver;
+mod ledger;
+mod pods;
+mod progress;
+mod session;
+mod site;
+mod span;
+mod writes;
 
 use std::process::ExitCode;
+
+use anyhow::Context as _;
 
 use crate::process;
 
@@ -17,12 +31,33 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     Claims(Box<claims::Args>),
+    Pods(Box<pods::Args>),
+    Attach(Box<attach::Args>),
     Driver(driver::Args),
+}
+
+/// The form of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+impl Output {
+    fn print(self, report: &(impl std::fmt::Display + serde::Serialize)) -> anyhow::Result<()> {
+        match self {
+            Self::Text => print!("{report}"),
+            Self::Json => println!("{}", serde_json::to_string(report)?),
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn run(args: Args) -> ExitCode {
     let (name, done) = match args.what {
         What::Claims(args) => ("claims", process::block_on(claims::run(*args))),
+        What::Pods(args) => ("pods", process::block_on(pods::run(*args))),
+        What::Attach(args) => ("attach", process::block_on(attach::run(*args))),
         What::Driver(args) => ("driver", process::block_on(driver::run(args))),
     };
     match done {
@@ -32,4 +67,13 @@ pub(crate) fn run(args: Args) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Lets the user look at the cluster while everything is there.
+async fn pause(state: &str) -> anyhow::Result<()> {
+    eprintln!("{state}; press Enter to delete them");
+    let (pressed, enter) = tokio::sync::oneshot::channel();
+    // A thread of its own: nobody waits for it when the bench is interrupted instead.
+    std::thread::spawn(move || pressed.send(std::io::stdin().read_line(&mut String::new())));
+    enter.await.context("waiting for Enter")?.context("waiting for Enter").map(drop)
 }

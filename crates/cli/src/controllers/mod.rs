@@ -262,3 +262,30 @@ impl WorkArgs {
         named || (given("*") && !left_out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attach(flags: &[&str]) -> anyhow::Result<attach::Options> {
+        let args: WorkArgs = process::flags(flags)?;
+        args.attach.options()
+    }
+
+    #[test]
+    fn no_time_forces_a_detach_unless_it_is_given_and_not_taken_back() {
+        assert_eq!(attach(&[]).unwrap().force_after, None);
+        let six = "--force-detach-after=6m";
+        assert_eq!(attach(&[six]).unwrap().force_after, Some(Duration::from_secs(360)));
+        assert_eq!(attach(&[six, "--disable-force-detach-on-timeout"]).unwrap().force_after, None);
+    }
+
+    #[test]
+    fn kube_controller_managers_flags_for_attaching_are_taken_1() {
+        assert_eq!(attach(&["--disable-attach-detach-reconcile-sync"]).unwrap().resync, None);
+        let minute = attach(&["--attach-detach-reconcile-sync-period=1m"]).unwrap();
+        assert_eq!(minute.resync, Some(Duration::from_secs(60)));
+        let error = attach(&["--attach-detach-reconcile-sync-period=500ms"]).unwrap_err().to_string();
+        assert!(error.contains("at least 1s"), "{error}");
+    }
+}

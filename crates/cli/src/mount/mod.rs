@@ -10,7 +10,7 @@
 //! not take the claim's protection away while the machine still writes.
 
 mod consumer;
-mod helper;
+mod fstab;
 mod path;
 mod unit;
 
@@ -28,7 +28,7 @@ use serde_json::json;
 
 use crate::process;
 use consumer::{Consumer, Use};
-pub(crate) use helper::arguments as helper_arguments;
+pub(crate) use fstab::arguments as helper_arguments;
 
 /// How to reach the cluster, and who we are in it.
 #[derive(Debug, Clone, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -10,6 +10,7 @@ use control::Context;
 use node::drivers::Drivers;
 use node::host::{self, LinuxHost};
 use node::layout::Layout;
+use node::registry::machine::{self, Machine, MachineError};
 use node::registry::{self, Registry};
 use node::{Agent, Options};
 use runtime::Stop;
@@ -40,6 +41,10 @@ pub(crate) struct WorkArgs {
     /// Directory that everything of the agent is in: pods, plugins and plugins_registry, laid out as a kubelet does.
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/kubelet")]
     root_dir: PathBuf,
+    /// Keep this machine's Node object: its labels, its condition Ready and its lease. Off where somebody else does.
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", value_name = "BOOL")]
+    register_node: bool,
     /// End a deleted pod once nothing of it is left here. Off where something else ends pods.
     #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
           default_missing_value = "true", value_name = "BOOL")]
@@ -90,15 +95,22 @@ pub(crate) fn run(args: Args) -> ExitCode {
 async fn start(args: Args) -> anyhow::Result<()> {
     let process = Process::connect(&args.kube, "orlop-node").await?;
     let node = NodeAgent::new(&process.context, &args.work)?;
-    process.run(&args.serve, Lead::Always, |stop| node.run(stop)).await
+    process.run(&args.serve, Lead::Always, |stop| node.run(stop)).await?;
+    match node.refused.into_inner() {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
 }
 
-/// Registration and the agent of one machine.
+/// Registration, the Node and the agent of one machine.
 #[derive(Debug)]
 pub(crate) struct NodeAgent {
     registry: Registry,
+    machine: Option<Machine>,
     agent: Agent,
     sockets: PathBuf,
+    /// Why it ended by itself.
+    refused: OnceLock<MachineError>,
 }
 
 impl NodeAgent {
@@ -130,7 +142,10 @@ impl NodeAgent {
         let sockets = options.layout.registry();
         let host = LinuxHost::new(host::Options::default());
         let registry = Registry::new(context, drivers.clone(), registry::Options::new(&name, &root));
-        Ok(Self { registry, agent: Agent::new(context, Arc::new(host), drivers, options), sockets })
+        let keep = machine::Options::new(&name, &process::identity());
+        let machine = args.register_node.then(|| Machine::new(context, keep, registry.readiness()));
+        let agent = Agent::new(context, Arc::new(host), drivers, options);
+        Ok(Self { registry, machine, agent, sockets, refused: OnceLock::new() })
     }
 
     /// Where drivers offer themselves.
@@ -138,9 +153,26 @@ impl NodeAgent {
         &self.sockets
     }
 
-    /// Runs both until `stop`.
+    /// Runs all until `stop`, or until somebody else turns out to look after the node.
     pub(crate) async fn run(&self, stop: Stop) {
-        tokio::join!(self.registry.run(&stop), Box::pin(self.agent.run(&stop)));
+        let refused = async {
+            match &self.machine {
+                Some(machine) => match machine.run(&stop).await {
+                    Err(error) => {
+                        // Nobody else writes it.
+                        let _ = self.refused.set(error);
+                    }
+                    Ok(()) => std::future::pending().await,
+                },
+                None => std::future::pending().await,
+            }
+        };
+        let work = async { tokio::join!(self.registry.run(&stop), Box::pin(self.agent.run(&stop))) };
+        tokio::select! {
+            biased;
+            () = refused => {}
+            _ = work => {}
+        }
     }
 }
 

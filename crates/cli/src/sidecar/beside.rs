@@ -77,8 +77,11 @@ impl Beside {
                 let health = Health::default();
                 let prober = Arc::new(Prober::new(&args.driver.csi_address, probe.probe_timeout, metrics));
                 livenessprobe::answer(&health, "/healthz", &prober);
-                let bound = Server::bind(address, "", metrics, &health).await;
-                Some(bound.map_err(|error| anyhow!(error))?)
+                let bound = Server::bind(address, "", metrics, &health).await.map_err(|error| anyhow!(error))?;
+                if let Ok(address) = bound.address() {
+                    tracing::info!(%address, "answering whether the driver is well");
+                }
+                Some(bound)
             }
         };
         Ok(Self {

@@ -1,6 +1,6 @@
 //! VolumeAttachments are carried out by `orlop sidecar` and a driver whose volumes have to be attached (spec sidecars 3).
 //!
-//! Nobody but the test writes attachments here: a controller would delete one that no pod wants.
+//! Where the test writes attachments, no controllers run: they would delete one that no pod wants.
 
 use api::keys::annotation;
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -10,12 +10,12 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::leaders::{REPLICAS, electing, leader};
-use super::objects::handle;
+use super::objects::{claim, handle, pod};
 use super::program::Program;
-use super::stage::Stage;
+use super::stage::{Controllers, Stage, controllers};
 use crate::api_rig::ask;
 use crate::needs;
-use crate::rig::NODE;
+use crate::rig::{NODE, skip};
 
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
@@ -192,4 +192,37 @@ async fn a_second_attacher_goes_on_where_the_killed_leader_was_sidecars_1_4() {
     }
     stage.start_sidecar();
     end(stage, &volume).await;
+}
+
+#[tokio::test]
+async fn a_pods_volume_is_attached_for_it_and_detached_after_it_sidecars_3_controllers_6_8() {
+    needs!(Ext4);
+    if controllers() == Controllers::Theirs {
+        return skip("claims::attaching", "the controllers of this server attach nothing");
+    }
+    let mut stage = Stage::attaching().await;
+    let managed = json!({"metadata": {"annotations": {annotation::MANAGED_ATTACH.text(): "true"}}});
+    stage.change("PATCH", &format!("/api/v1/nodes/{}", stage.node()), &managed).await;
+    stage.start_controllers();
+    stage.start_sidecar();
+    stage.create_claim(&claim(&stage, "data")).await;
+    let volume = stage.bound("data").await;
+    let mut pod = pod("user", "data");
+    // Nobody has to choose a node for it.
+    pod["spec"]["nodeName"] = stage.node().into();
+    stage.create_pod(&pod).await;
+    let name = lifecycle::attach::attachment_name(&stage.driver_name(), handle(&volume), &stage.node());
+    let is = |found: Option<&VolumeAttachment>| found.and_then(|a| a.status.as_ref()).is_some_and(|s| s.attached);
+    stage.until(attachments(&stage), &name, "attached", is).await;
+    assert_eq!(published(&stage, handle(&volume)), [NODE]);
+
+    let path = format!("/api/v1/namespaces/{}/pods/user", stage.namespace);
+    // At once: no kubelet is there to end it.
+    stage.change("DELETE", &path, &json!({"gracePeriodSeconds": 0})).await;
+    let is = |found: Option<&VolumeAttachment>| found.is_none();
+    stage.until(attachments(&stage), &name, "gone", is).await;
+    assert!(published(&stage, handle(&volume)).is_empty());
+    stage.delete_claim("data").await;
+    stage.volume_gone(volume.metadata.name.as_deref().unwrap()).await;
+    stage.end().await;
 }

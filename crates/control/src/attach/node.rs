@@ -112,7 +112,8 @@ impl Attachments {
         if !self.wake.gate.enter(&attachment.attacher, attachment.name(), Waiter::Node(node.into())) {
             return Ok(Asked::Queued);
         }
-        self.wake.ends.attaching.arrived(attachment.name());
+        // What was on its way until now has never been there: nothing is forced by calling it back.
+        let was_coming = self.wake.ends.attaching.arrived(attachment.name()).is_some();
         self.wake.ends.detaching.waiting(attachment.name());
         tracing::debug!(attachment = attachment.name(), node, because = hold.code(), "detaching");
         match self.context.client.delete::<Attachment>(&meta.key, &Preconditions::unchanged(meta)).await {
@@ -128,8 +129,10 @@ impl Attachments {
                 reconsidered?;
             }
         }
-        if let Hold::Forced { evidence } = hold {
-            self.forced(attachment, *evidence);
+        match hold {
+            Hold::Forced { evidence: Evidence::Unpublished } if was_coming => {}
+            Hold::Forced { evidence } => self.forced(attachment, *evidence),
+            _ => {}
         }
         Ok(Asked::Known)
     }

@@ -74,7 +74,7 @@ impl Sight<'_> {
     }
 
     /// Whether an attachment is of this volume: by the volume's name, or by the hash in its own.
-    fn is_of(&self, attachment: &Attachment, target: &Target) -> bool {
+    pub fn is_of(&self, attachment: &Attachment, target: &Target) -> bool {
         let by_hash = attachment_name(&target.driver, &target.handle, &attachment.node);
         attachment.name() == by_hash || attachment.volume.as_deref() == Some(target.name())
     }

@@ -1,17 +1,16 @@
 //! A pod: what each of its volumes waits for, from the claim over the attachment to the mount on its node.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::node::{PodPhase, Readiness};
 use api::{Attachment, Claim, CsiDriver, Key, Kind, Pod, PodSource, PodVolume, Source, Volume};
 
 use super::text::said;
 use super::{Finding, Picture, Step, Subject, Told, Trail, advice, bind, pods};
-use crate::attach::hold::{self, Need, Rules};
-use crate::attach::target::{Around, Sharing, Unattachable};
-use crate::attach::wish::{self, Other, Slot, Users, Wish};
-use crate::attach::{Hold, Target, resolve};
+use crate::attach::hold::Rules;
+use crate::attach::look::Sight;
+use crate::attach::target::{Around, Unattachable};
+use crate::attach::{Target, resolve};
 use crate::decision::{Lookup, Reason as _, Standing};
 use crate::node::Because as Node;
 
@@ -61,7 +60,7 @@ fn subject(pod: &Pod) -> Subject {
 fn follow(trail: &mut Trail<'_>, pod: &Pod, volume: &PodVolume) {
     let picture = trail.picture;
     match resolve(pod, volume, &Seen(picture)) {
-        Ok(target) if pod.scheduled() => attachment(trail, pod, &target),
+        Ok(target) if pod.scheduled() => attachment(trail, pod, volume, &target),
         Ok(_) | Err(Unattachable::NotAttached | Unattachable::NotRequired { .. }) => {}
         Err(Unattachable::ClaimUnbound { claim }) => {
             if let Lookup::Found(claim) = picture.claim(&pod.meta.key.sibling(&claim)) {
@@ -101,36 +100,21 @@ fn unresolved(wrong: Unattachable, volume: &PodVolume) -> Node {
     }
 }
 
-/// Why a volume is attached to the pod's node, or not.
-fn attachment(trail: &mut Trail<'_>, pod: &Pod, target: &Target) {
+/// Why a volume is attached to the pod's node, or not, and who else has it.
+fn attachment(trail: &mut Trail<'_>, pod: &Pod, volume: &PodVolume, target: &Target) {
     let picture = trail.picture;
-    if !picture.attachments.is_seen() {
-        return trail.find(subject(pod), &Finding::Blind { what: Kind::ATTACHMENT.plural }, Vec::new());
+    let unseen =
+        [(Kind::ATTACHMENT.plural, picture.attachments.is_seen()), (Kind::NODE.plural, picture.nodes.is_seen())];
+    if let Some((what, _)) = unseen.into_iter().find(|(_, seen)| !seen) {
+        return trail.find(subject(pod), &Finding::Blind { what }, Vec::new());
     }
-    let (own, others): (Vec<&Attachment>, Vec<&Attachment>) =
-        picture.attachments.items().iter().filter(|held| is_of(held, target)).partition(|held| *held.node == *pod.node);
-    let others: Vec<Other<'_>> = others
-        .into_iter()
-        .map(|attachment| Other {
-            attachment,
-            hold: why_held(picture, attachment, target),
-            told: told(picture, attachment, target),
-        })
-        .collect();
-    let users = users_elsewhere(picture, pod, target);
-    let own = own.first().copied();
-    let waited = own.map_or(0, |own| picture.now.0.saturating_sub(own.meta.created.0));
-    let wish = Wish {
-        target,
-        node_name: &pod.node,
-        node: picture.node(&pod.node),
-        own,
-        others: &others,
-        users: &users,
-        slot: Slot::Free,
-        waited: Duration::from_secs(u64::try_from(waited).unwrap_or(0)),
-    };
-    let because = wish::about(&wish);
+    let around = Seen(picture);
+    // What the operator allows by flag is not known here, and is not assumed.
+    let rules = Rules { now: picture.now, force_after: None };
+    let (nodes, attachments, pods) = (picture.nodes.items(), picture.attachments.items(), picture.pods.items());
+    let sight = Sight { around: &around, nodes, attachments, pods, rules };
+    let Ok(because) = sight.of(pod, volume) else { return };
+    let own = attachments.iter().find(|held| held.name() == target.attachment(&pod.node));
     let evidence = attach_evidence(picture, pod, own, target);
     let told = Told::evidence(evidence).fixed(advice::attach(&because));
     trail.push(subject(pod), Step::Attach, &because, told);
@@ -138,54 +122,11 @@ fn attachment(trail: &mut Trail<'_>, pod: &Pod, target: &Target) {
         return;
     }
     trail.deeper();
-    for other in &others {
-        let key = &other.attachment.meta.key;
-        let told = Told::default().fixed(advice::hold(&other.hold, &other.attachment.node));
-        trail.push(Subject::of(Kind::ATTACHMENT.kind, key), Step::Attach, &other.hold, told);
+    for other in attachments.iter().filter(|held| *held.node != *pod.node && sight.is_of(held, target)) {
+        let hold = sight.hold(other);
+        let told = Told::default().fixed(advice::hold(&hold, &other.node));
+        trail.push(Subject::of(Kind::ATTACHMENT.kind, &other.meta.key), Step::Attach, &hold, told);
     }
-}
-
-fn is_of(held: &Attachment, target: &Target) -> bool {
-    *held.attacher == *target.driver && held.name() == target.attachment(&held.node)
-        || held.volume.as_deref() == Some(target.name())
-}
-
-fn told(picture: &Picture, held: &Attachment, target: &Target) -> bool {
-    picture.node(&held.node).found().is_some_and(|node| node.reports_attached(&target.unique()))
-}
-
-/// Pods that want the volume on a node, by the same look at them that the controller has.
-fn wanting<'a>(picture: &'a Picture, node: &'a str, target: &'a Target) -> impl Iterator<Item = &'a Pod> {
-    let here = move |pod: &&Pod| *pod.node == *node && pod.wants_volumes();
-    let wants = move |pod: &&Pod| {
-        let found = pod.volumes.iter().filter_map(|volume| resolve(pod, volume, &Seen(picture)).ok());
-        found.into_iter().any(|found| found.driver == target.driver && found.handle == target.handle)
-    };
-    picture.pods.items().iter().filter(here).filter(wants)
-}
-
-/// Why another node has the volume. What the operator allows by flag is not known here, and is not assumed.
-fn why_held(picture: &Picture, attachment: &Attachment, target: &Target) -> Hold {
-    let node = picture.node(&attachment.node);
-    let need = match wanting(picture, &attachment.node, target).next() {
-        Some(_) => Need::Wanted,
-        None => Need::Unwanted,
-    };
-    let usage = hold::usage(node, attachment.name());
-    let rules = Rules { now: picture.now, force_after: None };
-    hold::judge(&hold::Held { attachment, need, node, usage, rules })
-}
-
-fn users_elsewhere(picture: &Picture, pod: &Pod, target: &Target) -> Users {
-    if target.sharing == Sharing::ManyNodes {
-        return Users::default();
-    }
-    let nodes = picture.attachments.items().iter().filter(|held| is_of(held, target) && *held.node != *pod.node);
-    let mut here: Vec<Box<str>> =
-        nodes.flat_map(|held| wanting(picture, &held.node, target)).map(|user| user.name().into()).collect();
-    here.sort();
-    here.dedup();
-    Users { here, elsewhere: 0 }
 }
 
 /// The attachment, and how many the node may have.

@@ -1,1 +1,368 @@
+//! The rules as tables.
 
+use api::csi::CsiDriverSpec;
+use api::{AccessMode, AccessModes, Amount, Claim, Pairs, Uid, Volume};
+use serde_json::{Value, json};
+
+use super::because::Stage;
+use super::claim::{Asked, Place};
+use super::expand::{self, Everywhere, Growth};
+use super::state::{Class, Held, Origin, class};
+use super::terms::{self, Owner, Ownership, WireMode};
+use super::volume::{Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide};
+use super::{Because, claim};
+use crate::decision::{Lookup, Reason as _, Standing};
+use crate::outcome::{Call, Code};
+
+const ASKED: Held = Held::Maybe(Origin::Asked);
+const SEEN: Held = Held::Maybe(Origin::Seen);
+
+fn uid(text: &str) -> Uid {
+    text.into()
+}
+
+fn wanted(pod: &str, held: Held) -> Wanted {
+    Wanted { pod: uid(pod), held, due: Due::Nothing }
+}
+
+fn holder(pod: &str, held: Held, wish: Wish) -> Holder {
+    Holder { pod: uid(pod), held, wish }
+}
+
+/// A driver that stages and need not attach; everything is known.
+fn observed<'a>(device: Held, wanted: &'a [Wanted], holders: &'a [Holder]) -> Observed<'a> {
+    Observed {
+        attach: Attach::NotNeeded,
+        driver: None,
+        staging: Staging::Needed,
+        device,
+        removal: Removal::Allowed,
+        sharing: Sharing::Many,
+        wanted,
+        holders,
+    }
+}
+
+fn steps(observed: &Observed<'_>) -> Vec<Step> {
+    decide(observed).actions
+}
+
+#[test]
+fn the_way_there_is_stage_then_publish_node_10() {
+    let pod = [wanted("p", Held::No)];
+    assert_eq!(steps(&observed(Held::No, &pod, &[])), [Step::Stage(uid("p"))]);
+    assert_eq!(
+        steps(&observed(ASKED, &pod, &[])),
+        [Step::Stage(uid("p"))],
+        "node 6.2: what is uncertain is asked again"
+    );
+    assert_eq!(steps(&observed(Held::Yes, &pod, &[])), [Step::Publish(uid("p"))]);
+    let has = [holder("p", Held::Yes, Wish::Wanted)];
+    let settled = [wanted("p", Held::Yes)];
+    let decision = decide(&observed(Held::Yes, &settled, &has));
+    assert!(decision.is_rest() && decision.because == Because::Ready);
+}
+
+#[test]
+fn the_way_back_is_unpublish_unstage_forget_node_13() {
+    let has = [holder("p", Held::Yes, Wish::Unwanted)];
+    assert_eq!(steps(&observed(Held::Yes, &[], &has)), [Step::Unpublish(uid("p"))]);
+    assert_eq!(steps(&observed(Held::Yes, &[], &[])), [Step::Unstage]);
+    assert_eq!(steps(&observed(SEEN, &[], &[])), [Step::Unstage], "node 30 #8");
+    assert_eq!(steps(&observed(Held::No, &[], &[])), [Step::Forget]);
+}
+
+#[test]
+fn nothing_is_taken_away_before_everything_is_known_node_30_1() {
+    let has = [holder("p", Held::Yes, Wish::Unwanted)];
+    let early = Observed { removal: Removal::NotYet, ..observed(Held::Yes, &[], &has) };
+    assert_eq!((steps(&early), decide(&early).because), (Vec::new(), Because::NotKnownYet));
+    let alone = Observed { removal: Removal::NotYet, ..observed(Held::Yes, &[], &[]) };
+    assert_eq!(decide(&alone).because, Because::NotKnownYet);
+    // Mounting is allowed meanwhile (node 7).
+    let pod = [wanted("q", Held::No)];
+    let both = Observed { removal: Removal::NotYet, ..observed(Held::Yes, &pod, &has) };
+    assert_eq!(steps(&both), [Step::Publish(uid("q"))]);
+}
+
+#[test]
+fn what_a_living_pod_may_want_stays() {
+    let has = [holder("p", SEEN, Wish::Unclear)];
+    assert!(decide(&observed(Held::Yes, &[], &has)).is_rest());
+}
+
+#[test]
+fn unmounting_comes_before_mounting_node_7() {
+    let (pod, has) = ([wanted("new", Held::No)], [holder("old", Held::Yes, Wish::Unwanted)]);
+    assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Unpublish(uid("old")), Step::Publish(uid("new"))]);
+}
+
+#[test]
+fn a_dead_mount_is_taken_down_to_the_stage_and_made_anew() {
+    let pod = [wanted("p", Held::Corrupted)];
+    let has = [holder("p", Held::Corrupted, Wish::Wanted)];
+    assert_eq!(steps(&observed(Held::Corrupted, &pod, &has)), [Step::Unpublish(uid("p"))]);
+    let gone = [wanted("p", Held::No)];
+    assert_eq!(steps(&observed(Held::Corrupted, &gone, &[])), [Step::Unstage]);
+    assert_eq!(steps(&observed(Held::No, &gone, &[])), [Step::Stage(uid("p"))]);
+}
+
+#[test]
+fn the_handshake_comes_before_the_first_mount_node_9() {
+    let pod = [wanted("p", Held::No)];
+    let attach = |reported, listed, attachment| Attach::Needed { reported, listed, attachment };
+    let because =
+        |device: Held, attach: Attach<'_>| decide(&Observed { attach, ..observed(device, &pod, &[]) }).because;
+    let attached = Attachment::Attached;
+    assert_eq!(because(Held::No, attach(false, true, attached)), Because::NotReported, "node 30 #4");
+    assert_eq!(because(Held::No, attach(true, false, attached)), Because::NotAttached, "node 30 #5");
+    assert_eq!(because(Held::No, attach(true, true, Attachment::Missing)), Because::NotAttached);
+    assert_eq!(because(Held::No, attach(true, true, Attachment::Waiting)), Because::NotAttached);
+    assert_eq!(because(Held::No, attach(true, true, Attachment::Going)), Because::AttachmentGoing);
+    let refused = because(Held::No, attach(true, true, Attachment::Refused("full")));
+    assert_eq!(refused, Because::AttachFailed { message: "full".into() });
+    assert_eq!(because(Held::No, attach(true, true, attached)), Because::Staging);
+    // What an earlier run left was listed before; its attachment is looked at all the same (node 9 step 4).
+    assert_eq!(because(SEEN, attach(false, false, attached)), Because::Staging);
+    assert_eq!(because(SEEN, attach(false, false, Attachment::Going)), Because::AttachmentGoing);
+}
+
+#[test]
+fn a_volume_for_one_pod_waits_for_the_other_one_to_leave_node_9() {
+    let (pod, has) = ([wanted("b", Held::No)], [holder("a", SEEN, Wish::Wanted)]);
+    let alone = Observed { sharing: Sharing::OnePod, ..observed(Held::Yes, &pod, &has) };
+    assert_eq!(decide(&alone).because, Because::UsedByPod { pod: "a".into() });
+    assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Publish(uid("b"))]);
+}
+
+#[test]
+fn what_works_goes_on_without_its_driver_and_nothing_is_taken_away_without_it_node_23() {
+    let missing = || Some(Because::DriverMissing { driver: "d".into() });
+    let republish = [Wanted { due: Due::Republish, ..wanted("p", Held::Yes) }];
+    let has = [holder("p", Held::Yes, Wish::Wanted)];
+    let lost = Observed { driver: missing(), ..observed(Held::Yes, &republish, &has) };
+    assert_eq!(decide(&lost).because, Because::Ready);
+    let leaving = [holder("p", Held::Yes, Wish::Unwanted)];
+    let stuck = Observed { driver: missing(), ..observed(Held::Yes, &[], &leaving) };
+    assert_eq!((decide(&stuck).because, steps(&stuck)), (missing().unwrap(), Vec::new()));
+}
+
+#[test]
+fn growing_and_publishing_again_are_for_pods_that_have_the_volume_node_6_2() {
+    let has = [holder("p", Held::Yes, Wish::Wanted)];
+    let due = |due| [Wanted { due, ..wanted("p", Held::Yes) }];
+    assert_eq!(steps(&observed(Held::Yes, &due(Due::Expand), &has)), [Step::Expand(uid("p"))]);
+    assert_eq!(steps(&observed(Held::Yes, &due(Due::Republish), &has)), [Step::Republish(uid("p"))]);
+    let again = due(Due::Republish);
+    let inline = Observed { staging: Staging::NotNeeded, ..observed(Held::No, &again, &has) };
+    assert_eq!(steps(&inline), [Step::Republish(uid("p"))], "node 16: nothing is staged for it");
+}
+
+#[test]
+fn errors_change_states_as_in_node_6_3() {
+    let table = [
+        (Held::No, Class::Final, Held::No),
+        (Held::No, Class::Uncertain, ASKED),
+        (Held::No, Class::Transient, Held::No),
+        (ASKED, Class::Final, Held::No),
+        (ASKED, Class::Uncertain, ASKED),
+        (ASKED, Class::Transient, ASKED),
+        (SEEN, Class::Final, SEEN),
+        (SEEN, Class::Uncertain, SEEN),
+        (Held::Yes, Class::Final, Held::Yes),
+        (Held::Yes, Class::Uncertain, Held::Yes),
+    ];
+    for (before, class, after) in table {
+        assert_eq!(before.after_failure(class), after, "{before:?} {class:?}");
+    }
+    for before in [Held::No, ASKED, SEEN, Held::Yes] {
+        assert_eq!(before.after_failed_removal(), SEEN, "{before:?}: it is taken away again");
+    }
+}
+
+#[test]
+fn codes_have_the_classes_of_node_8_3_where_those_are_safe() {
+    use Code::*;
+    for code in [Cancelled, DeadlineExceeded, ResourceExhausted, Aborted, Unavailable, None] {
+        assert_eq!(class(Call::NodeStage, code, Held::No), Class::Uncertain, "{code}");
+    }
+    for code in [InvalidArgument, NotFound, FailedPrecondition, Unimplemented, OutOfRange] {
+        assert_eq!(class(Call::NodePublish, code, Held::No), Class::Final, "{code}");
+    }
+    for code in [Internal, Unknown, DataLoss] {
+        assert_eq!(class(Call::NodeStage, code, Held::No), Class::Uncertain, "{code}: a driver that broke halfway");
+    }
+    assert_eq!(
+        class(Call::NodeStage, FailedPrecondition, ASKED),
+        Class::Uncertain,
+        "it says nothing about the first try"
+    );
+}
+
+#[test]
+fn access_modes_are_those_of_node_10_2() {
+    let mode = |mode, apart| terms::access_mode(AccessModes::of(&[mode]), apart);
+    assert_eq!(mode(AccessMode::ReadWriteOnce, false), WireMode::SingleNodeWriter);
+    assert_eq!(mode(AccessMode::ReadWriteOnce, true), WireMode::SingleNodeMultiWriter);
+    assert_eq!(mode(AccessMode::ReadWriteOncePod, false), WireMode::SingleNodeWriter);
+    assert_eq!(mode(AccessMode::ReadWriteOncePod, true), WireMode::SingleNodeSingleWriter);
+    assert_eq!(mode(AccessMode::ReadOnlyMany, true), WireMode::MultiNodeReaderOnly);
+    assert_eq!(mode(AccessMode::ReadWriteMany, false), WireMode::MultiNodeMultiWriter);
+    let both = AccessModes::of(&[AccessMode::ReadWriteOnce, AccessMode::ReadWriteMany]);
+    assert_eq!(terms::access_mode(both, false), WireMode::SingleNodeWriter, "the first one counts");
+    assert_eq!(terms::access_mode(AccessModes::default(), true), WireMode::SingleNodeMultiWriter, "inline");
+}
+
+fn driver(spec: Value) -> CsiDriverSpec {
+    serde_json::from_value(spec).unwrap()
+}
+
+#[test]
+fn groups_own_as_policy_filesystem_and_access_say_node_32_17() {
+    let rwo = AccessModes::of(&[AccessMode::ReadWriteOnce]);
+    let rwx = AccessModes::of(&[AccessMode::ReadWriteMany]);
+    let base = Ownership {
+        group: Some(5),
+        driver_mounts_group: false,
+        read_only: false,
+        driver: None,
+        fs_type: "ext4",
+        inline: false,
+        access: rwo,
+    };
+    let owner = |of: Ownership<'_>| terms::owner(&of).unwrap();
+    assert_eq!(owner(base), Owner::Agent(5), "no CSIDriver is ReadWriteOnceWithFSType");
+    assert_eq!(owner(Ownership { access: rwx, ..base }), Owner::Nobody);
+    assert_eq!(owner(Ownership { fs_type: "", ..base }), Owner::Nobody);
+    assert_eq!(owner(Ownership { inline: true, access: AccessModes::default(), ..base }), Owner::Agent(5));
+    assert_eq!(owner(Ownership { read_only: true, ..base }), Owner::Nobody);
+    assert_eq!(owner(Ownership { group: None, ..base }), Owner::Nobody);
+    assert_eq!(owner(Ownership { driver_mounts_group: true, ..base }), Owner::Driver(5));
+    let (none, file) = (driver(json!({"fsGroupPolicy": "None"})), driver(json!({"fsGroupPolicy": "File"})));
+    assert_eq!(owner(Ownership { driver: Some(&none), ..base }), Owner::Nobody);
+    assert_eq!(owner(Ownership { driver: Some(&file), fs_type: "", access: rwx, ..base }), Owner::Agent(5));
+    assert!(terms::owner(&Ownership { driver: Some(&driver(json!({}))), ..base }).is_err(), "node 11 step 4");
+}
+
+#[test]
+fn a_driver_says_which_volumes_it_makes_node_12() {
+    assert!(terms::serves(None, false) && !terms::serves(None, true));
+    let both = driver(json!({"volumeLifecycleModes": ["Persistent", "Ephemeral"]}));
+    let one = driver(json!({"volumeLifecycleModes": ["Ephemeral"]}));
+    assert!(terms::serves(Some(&both), true) && terms::serves(Some(&both), false));
+    assert!(terms::serves(Some(&one), true) && !terms::serves(Some(&one), false));
+    assert!(terms::attaches(None), "node 5.5");
+    assert!(!terms::attaches(Some(&driver(json!({"attachRequired": false})))));
+}
+
+fn claim_with(members: Value, status: Value) -> Claim {
+    let mut metadata = json!({"name": "c", "namespace": "n", "uid": "u"});
+    for (key, value) in members.as_object().into_iter().flatten() {
+        metadata[key] = value.clone();
+    }
+    let spec = json!({"volumeName": "v", "accessModes": ["ReadWriteOnce"]});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+}
+
+fn volume_with(members: Value) -> Volume {
+    let mut spec =
+        json!({"claimRef": {"namespace": "n", "name": "c", "uid": "u"}, "csi": {"driver": "d", "volumeHandle": "h"}});
+    for (key, value) in members.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(json!({"metadata": {"name": "v"}, "spec": spec})).unwrap()
+}
+
+#[test]
+fn a_claim_must_be_bound_ours_and_protected_node_32_21() {
+    let pod = uid("pod");
+    let asked = Asked { pod: &pod, claim: "n/c", ephemeral: false, mounts: true, devices: false };
+    let bound = json!({"phase": "Bound"});
+    let code = |asked: &Asked<'_>, found: Lookup<'_, Claim>| claim::claim(asked, found).map(drop).map_err(|b| b.code());
+    assert_eq!(code(&asked, Lookup::Absent), Err("claim_missing"));
+    assert_eq!(code(&asked, Lookup::Found(&claim_with(json!({}), json!({})))), Err("claim_not_bound"));
+    assert_eq!(code(&asked, Lookup::Found(&claim_with(json!({}), bound.clone()))), Ok(()));
+    let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    assert_eq!(code(&asked, Lookup::Found(&claim_with(going, bound.clone()))), Err("claim_going"));
+    let kept = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [api::keys::finalizer::PVC_PROTECTION.text()]});
+    assert_eq!(code(&asked, Lookup::Found(&claim_with(kept, bound.clone()))), Ok(()));
+    let ephemeral = Asked { ephemeral: true, ..asked };
+    assert_eq!(code(&ephemeral, Lookup::Found(&claim_with(json!({}), bound.clone()))), Err("claim_not_ours"));
+    let owner = json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "pod", "controller": true}]});
+    assert_eq!(code(&ephemeral, Lookup::Found(&claim_with(owner, bound))), Ok(()));
+}
+
+#[test]
+fn a_volume_must_be_the_claims_of_the_right_mode_and_in_reach_node_5_4() {
+    let pod = uid("pod");
+    let asked = Asked { pod: &pod, claim: "n/c", ephemeral: false, mounts: true, devices: false };
+    let held = claim_with(json!({}), json!({"phase": "Bound"}));
+    let labels: Pairs = [("zone", "a")].into_iter().collect();
+    let place = Place { node: "node", labels: Some(&labels) };
+    let code = |asked: &Asked<'_>, found: Lookup<'_, Volume>| {
+        claim::volume(asked, &held, found, place).map(drop).map_err(|because| because.code())
+    };
+    assert_eq!(code(&asked, Lookup::Absent), Err("volume_missing"));
+    assert_eq!(code(&asked, Lookup::Found(&volume_with(json!({})))), Ok(()));
+    let other = json!({"claimRef": {"namespace": "n", "name": "c", "uid": "x"}});
+    assert_eq!(code(&asked, Lookup::Found(&volume_with(other))), Err("volume_of_another"));
+    let block = volume_with(json!({"volumeMode": "Block"}));
+    assert_eq!(code(&asked, Lookup::Found(&block)), Err("mode_mismatch"));
+    let device = Asked { mounts: false, devices: true, ..asked };
+    assert_eq!(code(&device, Lookup::Found(&block)), Ok(()));
+    assert_eq!(code(&Asked { mounts: true, ..device }, Lookup::Found(&block)), Err("mode_mismatch"), "used both ways");
+    let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]);
+    let far = json!({"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}});
+    assert_eq!(code(&asked, Lookup::Found(&volume_with(far))), Err("out_of_reach"), "node 9");
+}
+
+#[test]
+fn a_node_grows_a_filesystem_when_it_is_its_turn_node_18_1() {
+    let size = |text: &str| Amount::parse(text).unwrap();
+    let growth = |status: Value, everywhere| expand::growth(&claim_with(json!({}), status), &size("3Gi"), everywhere);
+    let status = |capacity: &str, resize: Option<&str>| {
+        let mut status = json!({"capacity": {"storage": capacity}, "allocatedResources": {"storage": "3Gi"}});
+        if let Some(resize) = resize {
+            status["allocatedResourceStatuses"] = json!({"storage": resize});
+        }
+        status
+    };
+    let grow = |mark| Growth::Grow { target: size("3Gi"), mark, tracked: true };
+    assert_eq!(growth(status("1Gi", Some("NodeResizePending")), Everywhere::No), grow(true));
+    assert_eq!(growth(status("1Gi", Some("NodeResizeInProgress")), Everywhere::No), grow(false));
+    for other in ["ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInfeasible"] {
+        assert_eq!(growth(status("1Gi", Some(other)), Everywhere::No), Growth::NotAllowed, "{other}");
+    }
+    assert_eq!(growth(status("1Gi", None), Everywhere::No), Growth::NotAllowed);
+    assert_eq!(growth(status("3Gi", None), Everywhere::No), Growth::Done { size: size("3Gi") });
+    assert_eq!(growth(status("3Gi", None), Everywhere::Yes), grow(false), "other nodes grow it for themselves");
+    let plain = |capacity: &str| json!({"capacity": {"storage": capacity}});
+    let untracked = Growth::Grow { target: size("3Gi"), mark: false, tracked: false };
+    assert_eq!(growth(plain("1Gi"), Everywhere::No), untracked, "node 18.2");
+    assert_eq!(growth(plain("3Gi"), Everywhere::No), Growth::Done { size: size("3Gi") });
+}
+
+#[test]
+fn a_refusal_to_grow_keeps_its_class_node_31_3() {
+    use expand::Verdict;
+    for code in [Code::DeadlineExceeded, Code::Unavailable, Code::Aborted, Code::Internal, Code::None] {
+        assert_eq!(expand::verdict(code), Verdict::Again, "{code}");
+    }
+    for code in [Code::InvalidArgument, Code::NotFound, Code::OutOfRange] {
+        assert_eq!(expand::verdict(code), Verdict::Infeasible, "{code}");
+    }
+    assert_eq!(expand::verdict(Code::FailedPrecondition), Verdict::NotWhileInUse);
+    assert_eq!(expand::verdict(Code::PermissionDenied), Verdict::Failed);
+}
+
+#[test]
+fn failures_become_upstreams_events_and_waiting_for_attach_becomes_none_node_26() {
+    let failed = |stage| Because::Failed { stage, volume: "v".into(), message: "no".into() };
+    let reason = |because: &Because| because.notice().map(|notice| notice.reason);
+    assert_eq!(reason(&failed(Stage::SetUp)), Some("FailedMount"));
+    assert_eq!(reason(&failed(Stage::MapDevice)), Some("FailedMapVolume"));
+    assert_eq!(reason(&failed(Stage::Expand)), Some("VolumeResizeFailed"));
+    assert_eq!(reason(&failed(Stage::TearDown)), Some("FailedUnmount"), "node 31 #22");
+    assert_eq!(failed(Stage::SetUp).to_string(), "MountVolume.SetUp failed for volume \"v\" : no");
+    assert_eq!((reason(&Because::NotAttached), Because::NotAttached.standing()), (None, Standing::Waiting));
+}

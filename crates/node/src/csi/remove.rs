@@ -13,7 +13,7 @@ use super::{Seen, failed, text};
 use crate::Agent;
 use crate::actual::What;
 use crate::host::HostError;
-use crate::layout::{Name, Plugin, Published, Staged};
+use crate::layout::{Name, Plugin, Published, Staged, data};
 use crate::reconcile::{Failure, View};
 use crate::volumes::{release_corrupted, sub_path};
 
@@ -105,13 +105,13 @@ impl Agent {
     /// Removes a pod's volume directory: never what is in a volume, never a mount point.
     pub(crate) async fn remove_published(&self, published: &Published) -> Result<(), HostError> {
         self.host.remove_directory(&published.mount()).await?;
-        self.host.remove_file(&published.data()).await?;
+        data::remove(&*self.host, &published.data()).await?;
         self.host.remove_directory(published.directory()).await
     }
 
     pub(crate) async fn remove_staged(&self, staged: &Staged) -> Result<(), HostError> {
         self.host.remove_directory(&staged.mount()).await?;
-        self.host.remove_file(&staged.data()).await?;
+        data::remove(&*self.host, &staged.data()).await?;
         self.host.remove_directory(staged.directory()).await
     }
 }

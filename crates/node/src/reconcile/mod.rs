@@ -87,8 +87,10 @@ impl Agent {
                     let own = failures.iter().filter(|(step, _)| step.pod() == Some(&wanted.pod));
                     own.map(|(_, failed)| failed.because.clone()).next_back()
                 });
-                let stands = match (failed, &stands) {
-                    (Some(failed), Because::Staging | Because::Publishing) => failed,
+                let silent = world.silent.get(&(id.clone(), wanted.pod.clone())).cloned();
+                let stands = match (failed, &stands, silent) {
+                    (Some(failed), Because::Staging | Because::Publishing, _) => failed,
+                    (_, Because::Ready, Some(message)) => Because::Hung { message },
                     _ => stands,
                 };
                 let held = world.stands.insert((id.clone(), wanted.pod.clone()), stands.clone());
@@ -138,7 +140,10 @@ impl Agent {
         match step {
             Step::Stage(_) => entry.device = Held::Yes,
             Step::Unstage => entry.device = Held::No,
-            Step::Unpublish(pod) => drop(entry.pods.remove(pod)),
+            Step::Unpublish(pod) => {
+                entry.pods.remove(pod);
+                world.silent.remove(&(id.clone(), pod.clone()));
+            }
             Step::Publish(pod) | Step::Republish(pod) => {
                 if let Some(held) = entry.pods.get_mut(pod) {
                     held.held = Held::Yes;

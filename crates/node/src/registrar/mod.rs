@@ -24,6 +24,7 @@ use runtime::Stop;
 use runtime::csi::{Driver, Facts, Link};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{sleep, timeout};
+use tonic::Code;
 use tonic::transport::Server;
 
 use crate::registry::{Plugins as _, Sighting, Sockets, sentence};
@@ -101,6 +102,22 @@ pub struct Registrar {
     standing: watch::Sender<Standing>,
     /// The driver's name once it is known.
     name: watch::Sender<Option<String>>,
+}
+
+/// What the driver says of the node.
+#[derive(Debug, PartialEq)]
+enum NodeInfo {
+    Said(Box<v1::NodeGetInfoResponse>),
+    /// It has nothing to say of nodes.
+    Silent,
+    /// It was gone before it could answer.
+    Unknown,
+}
+
+impl NodeInfo {
+    fn may_differ_from(&self, known: &Self) -> bool {
+        matches!(self, Self::Said(_)) && self != known
+    }
 }
 
 /// Why one socket's time is over.
@@ -265,20 +282,25 @@ impl Registrar {
             if now > connection {
                 connection = now;
                 let said = self.node_info().await;
-                if said.is_some() && known.is_some() && said != known {
-                    tracing::info!("the driver says something else of this node than before it was restarted");
+                if said.may_differ_from(&known) {
+                    tracing::info!("the driver may say something else of this node than before it was restarted");
                     changed.notify_one();
                 }
-                known = said.or(known);
+                if said != NodeInfo::Unknown {
+                    known = said;
+                }
             }
             // The sender lives as long as the driver.
             let _ = link.changed().await;
         }
     }
 
-    /// `None` if the driver does not say: then nothing follows.
-    async fn node_info(&self) -> Option<v1::NodeGetInfoResponse> {
-        self.driver.node_get_info(v1::NodeGetInfoRequest {}, self.options.timeout).await.ok()
+    async fn node_info(&self) -> NodeInfo {
+        match self.driver.node_get_info(v1::NodeGetInfoRequest {}, self.options.timeout).await {
+            Ok(said) => NodeInfo::Said(Box::new(said)),
+            Err(error) if error.code() == Some(Code::Unimplemented) => NodeInfo::Silent,
+            Err(_) => NodeInfo::Unknown,
+        }
     }
 
     /// Whether the socket is there and answers with the driver's name (27.3).

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::Agent;
 use crate::actual::{Entry, Shape, VolumeId, What};
 use crate::desired::Wish;
-use crate::host::Found;
+use crate::host::{Found, HostError};
 use crate::layout::Name;
 
 /// How many drivers are asked at once.
@@ -141,23 +141,45 @@ impl Agent {
             let mounted = mounts.at(&path).is_some();
             async move {
                 let found = match mounted {
-                    true => self.host.find(&path).await.ok(),
+                    true => Some(self.host.find(&path).await),
                     false => None,
                 };
-                (id, pod, mounted, found)
+                (id, pod, found)
             }
         });
         let probed: Vec<_> = probes.buffered(AT_ONCE).collect().await;
-        for (id, pod, mounted, found) in probed {
-            let held = match (mounted, found, &pod) {
-                (false, _, Some(_)) => Held::Maybe(lifecycle::node::Origin::Seen),
+        for (id, pod, found) in probed {
+            self.note_silence(&id, pod.as_ref(), found.as_ref());
+            let held = match (found, &pod) {
+                (None, Some(_)) => Held::Maybe(lifecycle::node::Origin::Seen),
                 // A driver need not mount anything to stage a volume.
-                (false, _, None) => continue,
-                (true, Some(Found::Corrupted { .. }), _) => Held::Corrupted,
+                (None, None) => continue,
+                (Some(Ok(Found::Corrupted { .. })), _) => Held::Corrupted,
                 // A path that does not answer may answer later: nothing is known about it now.
-                (true, Some(_) | None, _) => continue,
+                (Some(Ok(_) | Err(_)), _) => continue,
             };
             self.demote(&id, pod.as_ref(), held);
+        }
+    }
+
+    /// A mount that does not answer is said in its pod's condition, until it answers again.
+    fn note_silence(&self, id: &VolumeId, pod: Option<&Uid>, found: Option<&Result<Found, HostError>>) {
+        let Some(pod) = pod else { return };
+        let key = (id.clone(), pod.clone());
+        let silent = match found {
+            Some(Err(error)) if error.is_hung() => Some(error.to_string()),
+            Some(_) | None => None,
+        };
+        let changed = {
+            let mut world = self.world();
+            match silent {
+                Some(message) => world.silent.insert(key, message.into()).is_none(),
+                None => world.silent.remove(&key).is_some(),
+            }
+        };
+        if changed {
+            tracing::warn!(volume = %id, %pod, "whether the mount answers has changed");
+            self.volume_queue.add(id.clone());
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::keys::{annotation, taint};
+use api::keys::{annotation, provisioner, taint};
 use api::{Key, Kind, Node};
 use control::attach::Options;
 use serde_json::json;
@@ -70,13 +70,21 @@ fn a_forced_detach_is_an_event_and_counted_with_its_evidence_d11_weakness_49() {
         let named = ["\"pv-one\"", "node \"a\"", taint::OUT_OF_SERVICE.text()];
         assert!(events.len() == 1 && named.iter().all(|part| events[0].contains(part)), "{events:?}");
         let metrics = rig.metrics();
-        let counted = "attach_detach_controller_attachdetach_controller_forced_detaches{reason=\"out-of-service\"} 1";
+        let plugin = format!("{}:{}", provisioner::CSI, crate::played::DRIVER);
+        let took = |operation: &str, count: u64| {
+            format!(
+                "storage_operation_duration_seconds_count{{volume_plugin=\"{plugin}\",operation_name=\"{operation}\",\
+                 status=\"success\",migrated=\"false\"}} {count}"
+            )
+        };
+        let total = format!("attachdetach_controller_total_volumes{{plugin_name=\"{plugin}\",state=");
         for line in [
-            counted,
-            "storage_count_attachable_volumes_in_use{node=\"b\",volume_plugin=\"kubernetes.io/csi:d.example.com\"} 1",
-            "attachdetach_controller_total_volumes{plugin_name=\"kubernetes.io/csi:d.example.com\",state=\"actual_state_of_world\"} 1",
-            "storage_operation_duration_seconds_count{volume_plugin=\"kubernetes.io/csi:d.example.com\",operation_name=\"volume_attach\",status=\"success\",migrated=\"false\"} 2",
-            "storage_operation_duration_seconds_count{volume_plugin=\"kubernetes.io/csi:d.example.com\",operation_name=\"volume_detach\",status=\"success\",migrated=\"false\"} 1",
+            "attach_detach_controller_attachdetach_controller_forced_detaches{reason=\"out-of-service\"} 1".to_owned(),
+            format!("storage_count_attachable_volumes_in_use{{node=\"b\",volume_plugin=\"{plugin}\"}} 1"),
+            format!("{total}\"actual_state_of_world\"}} 1"),
+            format!("{total}\"desired_state_of_world\"}} 1"),
+            took("volume_attach", 2),
+            took("volume_detach", 1),
         ] {
             assert!(metrics.lines().any(|shown| shown == line), "{line}\n{metrics}");
         }

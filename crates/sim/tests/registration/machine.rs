@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use api::keys::{annotation, label};
 use api::{Key, Kind, Node};
 use futures_util::future::join;
 use node::drivers::Drivers;
@@ -60,10 +61,9 @@ fn node_4_1_a_bare_machine_gets_a_node_that_is_ready_once_it_has_a_csinode_at_ev
         stage.user.until("it is ready and untainted", done).await;
         let node = stage.user.our(Kind::NODE).await;
         let labels = &node["metadata"]["labels"];
-        assert_eq!(labels["kubernetes.io/hostname"], NODE);
-        assert_eq!(labels["kubernetes.io/os"], "linux");
-        let managed = "volumes.kubernetes.io/controller-managed-attach-detach";
-        assert_eq!(node["metadata"]["annotations"][managed], "true");
+        assert_eq!(labels[label::HOSTNAME.text()], NODE);
+        assert_eq!(labels[label::OS.text()], "linux");
+        assert_eq!(node["metadata"]["annotations"][annotation::MANAGED_ATTACH.text()], "true");
         assert!(node["status"]["allocatable"]["pods"].is_string(), "a scheduler can count: {}", node["status"]);
         assert!(!stage.user.our(Kind::CSI_NODE).await.is_null());
         let held = async || {
@@ -118,7 +118,7 @@ fn a_node_that_a_kubelet_keeps_is_refused_and_nothing_of_it_is_written() {
         }
         assert_eq!(ended.lock().expect("nobody panicked").as_deref(), Some(NODE));
         let node = stage.user.our(Kind::NODE).await;
-        assert!(ready(&node).is_null() && node["metadata"]["labels"]["kubernetes.io/os"].is_null(), "{node}");
+        assert!(ready(&node).is_null() && node["metadata"]["labels"][label::OS.text()].is_null(), "{node}");
     });
 }
 
@@ -127,6 +127,8 @@ fn a_kubelet_that_starts_later_ends_the_agent() {
     let ended = Ended::default();
     play(&agent(&ended), async |stage: &Stage| {
         stage.user.until("ready", async || ready(&stage.user.our(Kind::NODE).await)["status"] == "True").await;
+        let kept = async || stage.user.get(Kind::LEASE, &lease()).await.is_some();
+        stage.user.until("it has a lease", kept).await;
         for second in 0..12 {
             let renewed = format!("2027-01-01T00:01:{second:02}.000000Z");
             let taken = json!({"spec": {"holderIdentity": NODE, "renewTime": renewed}});

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use api::keys::annotation;
 use api::{Key, Kind, Node};
 use csi::registration::PluginInfo;
 use node::registry::Standing;
@@ -41,7 +42,7 @@ fn node_32_1_3_4_info_then_node_then_csinode_then_registered() {
         assert!(at("PATCH /apis/storage.k8s.io/v1/csinodes/node-1") < at("Notify(true)"), "{log:?}");
         let node = stage.user.our(Kind::NODE).await;
         assert_eq!(node["metadata"]["labels"]["example.com/zone"], "a");
-        assert_eq!(node["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"], r#"{"d":"machine-7"}"#);
+        assert_eq!(node["metadata"]["annotations"][annotation::NODE_IDS.text()], r#"{"d":"machine-7"}"#);
         let csi_node = stage.user.our(Kind::CSI_NODE).await;
         let entry = json!([{"name": "d", "nodeID": "machine-7", "topologyKeys": ["example.com/zone"],
             "allocatable": {"count": 7}}]);
@@ -68,7 +69,7 @@ fn node_3_4_4_3_a_driver_comes_and_goes_at_every_fault() {
         stage.user.until("it is not listed", async || stage.user.listed().await.is_empty()).await;
         let clean = async || {
             let node = stage.user.our(Kind::NODE).await;
-            let ours = ["csi.volume.kubernetes.io/nodeid", "orlop.dev/topology-labels"];
+            let ours = [annotation::NODE_IDS.text(), annotation::TOPOLOGY_LABELS.text()];
             ours.iter().all(|key| node["metadata"]["annotations"][key].is_null())
                 && node["metadata"]["labels"] == json!({"own": "x"})
         };
@@ -185,7 +186,7 @@ fn node_4_3_32_4_a_topology_collision_is_told_and_ends_when_the_label_is_put_rig
         assert!(refusal.contains("example.com/zone") && refusal.contains("\"b\""), "{refusal}");
         assert!(stage.drivers().get("d").is_none() && stage.user.listed().await.is_empty());
         let node = stage.user.our(Kind::NODE).await;
-        assert!(node["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"].is_null());
+        assert!(node["metadata"]["annotations"][annotation::NODE_IDS.text()].is_null());
         let right = json!({"metadata": {"labels": {"example.com/zone": "a"}}});
         stage.user.patch(Kind::NODE, &Key::cluster(NODE), right).await;
         stage.user.until("registered", async || socket.is_registered()).await;

@@ -9,7 +9,7 @@ mod side;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use super::comparison::{Comparison, Row};
 use super::machine;
@@ -164,16 +164,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     let (ours, theirs) = (numbers.next().context("our own numbers")?, numbers.next());
     let comparison =
         Comparison { rows: &ROWS, ours: &ours, theirs: theirs.as_ref(), peer: "kube-apiserver with etcd (Go)" };
-    println!("\n{}\n\n{}", machine::describe(&program, &versions), comparison.text());
-    let missed = comparison.missed();
-    match missed[..] {
-        [] => Ok(()),
-        _ if args.enforce => bail!("goals missed: {}", missed.join("; ")),
-        _ => {
-            println!("\ngoals missed: {}", missed.join("; "));
-            Ok(())
-        }
-    }
+    comparison.close(&machine::describe(&program, &versions), args.enforce)
 }
 
 /// All measurements of all sides, in turns.

@@ -4,23 +4,20 @@
 //! alone, on the embedded API: how fast claims are provisioned there, and how binding to volumes made by hand grows. The
 //! load comes from `orlop bench claims`, a process of its own.
 
-mod load;
-mod stack;
-
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use super::comparison::{Comparison, Row};
+use super::load::{Load, Said, Span};
 use super::machine;
 use super::memory::settled_rss;
-use super::numbers::{Goal, Unit};
-use crate::conformance::golang::Go;
+use super::numbers::{self, Goal, Unit};
+use super::stack::{self, Kind, Sidecar};
+use super::turns::{self, Turn, Turns};
 use crate::conformance::{Profile, build};
 use crate::disk::Scratch;
-use crate::kubernetes::{Beside, ControlPlane, Durability, Embedded, Options, Program, Programs};
-use load::{Load, Result};
-use stack::{Kind, MemoryDriver, Stack};
+use crate::kubernetes::{Beside, Embedded, Programs};
 
 /// What `cargo xtask bench claims` takes.
 #[derive(Debug, clap::Args)]
@@ -99,7 +96,6 @@ const ROWS: [Row<Numbers>; 15] = [
     }),
 ];
 
-const WANTED: [Program; 3] = [Program::Etcd, Program::ApiServer, Program::ControllerManager];
 /// Claims that warm up a stack before it is measured.
 const WARM_UP: usize = 50;
 
@@ -108,11 +104,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
         Some(program) => program.clone(),
         None => build(Profile::Dist).await?,
     };
-    let programs = match (&args.peer, Go::find()) {
-        (Some(folder), _) => Programs::found_in(folder, &WANTED)?,
-        (None, Some(go)) => Programs::build(&go, &WANTED)?,
-        (None, None) => bail!("there is no `go` on the path to build kube-apiserver; name a folder with --peer"),
-    };
+    let programs = turns::programs(args.peer.as_deref())?;
     let bench = Bench { orlop, programs, args };
     let (mut ours, theirs) = bench.cluster().await?;
     if !bench.args.cluster_only {
@@ -121,16 +113,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     }
     let peer = "kube-controller-manager and csi-provisioner (Go)";
     let comparison = Comparison { rows: &ROWS, ours: &ours, theirs: theirs.as_ref(), peer };
-    println!("\n{}\n\n{}", machine::describe(&bench.orlop, &bench.versions()?), comparison.text());
-    let missed = comparison.missed();
-    match missed[..] {
-        [] => Ok(()),
-        _ if bench.args.enforce => bail!("goals missed: {}", missed.join("; ")),
-        _ => {
-            println!("\ngoals missed: {}", missed.join("; "));
-            Ok(())
-        }
-    }
+    comparison.close(&machine::describe(&bench.orlop, &bench.versions()?), bench.args.enforce)
 }
 
 struct Bench {
@@ -141,75 +124,33 @@ struct Bench {
 
 impl Bench {
     fn versions(&self) -> anyhow::Result<Vec<(&'static str, String)>> {
-        let said = |program: &Path| {
-            let path = program.display().to_string();
-            let said = machine::said(&path, &["--version"]);
-            // Some begin with the path they were started by, which is this machine's business.
-            said.lines().next().unwrap_or_default().replace(&path, "").trim().to_owned()
-        };
-        let mut versions = Vec::new();
-        for program in WANTED {
-            versions.push((program.name(), said(self.programs.path(program)?)));
+        let mut programs = Vec::new();
+        for program in turns::WANTED {
+            programs.push((program.name(), self.programs.path(program)?));
         }
-        if let Some(provisioner) = &self.args.provisioner {
-            versions.push(("csi-provisioner", said(provisioner)));
-        }
-        Ok(versions)
+        programs.extend(self.args.provisioner.as_deref().map(|provisioner| ("csi-provisioner", provisioner)));
+        Ok(machine::versions(programs))
+    }
+
+    fn turns(&self) -> Turns<'_> {
+        let sidecar = self.args.provisioner.as_deref().map(Sidecar::Provisioner);
+        Turns { orlop: &self.orlop, programs: &self.programs, sidecar, rounds: self.args.rounds, driver: &[] }
     }
 
     /// Both stacks on one kube-apiserver.
     async fn cluster(&self) -> anyhow::Result<(Numbers, Option<Numbers>)> {
-        let home = Scratch::make_in(&crate::target().join("bench"))?;
-        let options = Options { durability: Durability::Synced, client_ca: None };
-        let plane = ControlPlane::start(&self.programs, home.path(), &options).await?;
-        let kubeconfig = home.path().join("cluster.kubeconfig");
-        plane.endpoint.write_kubeconfig(&kubeconfig)?;
-        let mut kinds = vec![Kind::Ours];
-        match &self.args.provisioner {
-            Some(_) => kinds.push(Kind::Theirs),
-            None => println!("no comparison with the Go stack: no --provisioner was given"),
+        if self.args.provisioner.is_none() {
+            println!("no comparison with the Go stack: no --provisioner was given");
         }
-        let mut rounds: Vec<Vec<Round>> = kinds.iter().map(|_| Vec::new()).collect();
-        for number in 1..=self.args.rounds {
-            for (kind, rounds) in kinds.iter().zip(&mut rounds) {
-                let round = self.round(*kind, &kubeconfig).await.with_context(|| kind.name())?;
-                println!("round {number}, {}: {round}", kind.name());
-                rounds.push(round);
-            }
-        }
-        plane.stop().await?;
-        let mut numbers = rounds.iter().map(|rounds| median(rounds));
-        Ok((numbers.next().unwrap_or_default(), numbers.next()))
+        let (ours, theirs) = self.turns().on_cluster(async |turn| self.round(turn).await).await?;
+        Ok((median(&ours), theirs.map(|rounds| median(&rounds))))
     }
 
-    /// One stack's turn, with fresh processes.
-    async fn round(&self, kind: Kind, kubeconfig: &Path) -> anyhow::Result<Round> {
-        // Sockets need a short path.
-        let scratch = Scratch::make()?;
-        let mut driver = MemoryDriver::start(&self.orlop, scratch.path()).await?;
-        let stack = self.stack(kind, kubeconfig, &driver.socket, scratch.path())?;
-        let load = |claims| Load { orlop: &self.orlop, kubeconfig, claims, volumes: 0 };
-        let measured = async {
-            load(WARM_UP).run().await?;
-            let (result, rss) = load(self.args.claims).run_and(|| stack.rss()).await?;
-            anyhow::Ok(Round { result, rss })
-        };
-        let round = tokio::select! {
-            round = measured => round,
-            died = driver.died() => Err(died),
-        };
-        stack.stop().await?;
-        round
-    }
-
-    fn stack(&self, kind: Kind, kubeconfig: &Path, socket: &Path, folder: &Path) -> anyhow::Result<Stack> {
-        match kind {
-            Kind::Ours => Stack::ours(&self.orlop, kubeconfig, socket, folder),
-            Kind::Theirs => {
-                let provisioner = self.args.provisioner.as_deref().context("no --provisioner was given")?;
-                Stack::theirs(&self.programs, provisioner, kubeconfig, socket, folder)
-            }
-        }
+    /// One stack's turn.
+    async fn round(&self, turn: Turn<'_>) -> anyhow::Result<Round> {
+        load(&self.orlop, turn.kubeconfig, WARM_UP, 0).run().await?;
+        let (said, rss) = load(&self.orlop, turn.kubeconfig, self.args.claims, 0).run_and(|| turn.stack.rss()).await?;
+        Ok(Round { result: Result::read(&said)?, rss })
     }
 
     /// Our stack on the embedded API.
@@ -218,7 +159,9 @@ impl Bench {
         let server = Embedded::start(&self.orlop, home.path()).await?;
         let mut rounds = Vec::new();
         for number in 1..=self.args.rounds {
-            let round = self.round(Kind::Ours, &server.kubeconfig).await.context("on the embedded API")?;
+            let turn =
+                self.turns().one(Kind::Ours, &server.kubeconfig, &async |turn: Turn<'_>| self.round(turn).await).await;
+            let round = turn.context("on the embedded API")?;
             println!("round {number}, embedded API: {round}");
             rounds.push(round);
         }
@@ -233,19 +176,62 @@ impl Bench {
         let server = Embedded::start(&self.orlop, home.path()).await?;
         let controllers = Beside::orlop("controllers", &self.orlop, &server.kubeconfig, home.path())?;
         let few = self.args.by_hand;
-        let load = |claims, volumes| Load { orlop: &self.orlop, kubeconfig: &server.kubeconfig, claims, volumes };
-        let among_few = load(few, few).run().await?;
+        let load = |claims, volumes| load(&self.orlop, &server.kubeconfig, claims, volumes);
+        let among_few = Result::read(&load(few, few).run().await?)?;
         println!("{few} claims, {few} volumes: {among_few}");
-        let among_many = load(few, 10 * few).run().await?;
+        let among_many = Result::read(&load(few, 10 * few).run().await?)?;
         println!("{few} claims, {} volumes: {among_many}", 10 * few);
         let pid = controllers.pid()?;
         let (all, rss) = load(10 * few, 10 * few).run_and(|| settled_rss(pid)).await?;
+        let all = Result::read(&all)?;
         println!("{} claims, {} volumes: {all}; {rss:.1} MB", 10 * few, 10 * few);
         numbers.by_hand = Some(among_few.bound.per_second);
         numbers.flatness = Some(among_few.bound.per_second / among_many.bound.per_second);
         numbers.rss_many = Some(rss);
         controllers.stop().await?;
         server.stop().await
+    }
+}
+
+/// A run of the load generator, with volumes to be made by hand; 0 if the driver makes them.
+fn load(orlop: &Path, kubeconfig: &Path, claims: usize, volumes: usize) -> Load {
+    let args = match volumes {
+        0 => vec!["--provisioner".to_owned(), stack::DRIVER.to_owned()],
+        volumes => vec!["--static".to_owned(), "--volumes".to_owned(), volumes.to_string()],
+    };
+    let (orlop, kubeconfig) = (orlop.to_path_buf(), kubeconfig.to_path_buf());
+    Load { orlop, kubeconfig, what: "claims", count: claims, args }
+}
+
+/// What it found.
+#[derive(Debug)]
+struct Result {
+    bound: Span,
+    volumes_gone: Span,
+    bind_writes: Option<f64>,
+    bind_events: Option<f64>,
+    delete_writes: Option<f64>,
+}
+
+impl Result {
+    fn read(said: &Said) -> anyhow::Result<Self> {
+        Ok(Self {
+            bound: said.span("bound")?,
+            volumes_gone: said.span("volumes_gone")?,
+            bind_writes: said.writes("bind_writes"),
+            bind_events: said.events("bind_writes"),
+            delete_writes: said.writes("delete_writes"),
+        })
+    }
+}
+
+impl std::fmt::Display for Result {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.0} bound/s, {:.0} gone/s", self.bound.per_second, self.volumes_gone.per_second)?;
+        if let (Some(bind), Some(delete)) = (self.bind_writes, self.delete_writes) {
+            write!(f, ", {bind:.2} and {delete:.2} writes")?;
+        }
+        Ok(())
     }
 }
 
@@ -264,11 +250,7 @@ impl std::fmt::Display for Round {
 
 /// The median of each number by itself.
 fn median(rounds: &[Round]) -> Numbers {
-    let middle = |value: &dyn Fn(&Round) -> Option<f64>| {
-        let mut values: Vec<f64> = rounds.iter().filter_map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
-    };
+    let middle = |value: &dyn Fn(&Round) -> Option<f64>| numbers::middle(rounds.iter().map(value));
     Numbers {
         bound: middle(&|round| Some(round.result.bound.per_second)),
         bound_p50: middle(&|round| Some(round.result.bound.p50_ms)),

@@ -4,7 +4,7 @@ mod measures;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use super::comparison::{Comparison, Row};
 use super::machine;
@@ -95,16 +95,7 @@ pub(super) async fn run(Args { driver, peer, enforce }: Args) -> anyhow::Result<
         println!("no comparison with the Go host-path driver: {error:#}");
     }
     let comparison = Comparison { rows: &ROWS, ours: &ours, theirs: theirs.as_ref().ok(), peer: "host-path (Go)" };
-    println!("\n{}\n\n{}", machine::describe(&program, &[]), comparison.text());
-    let missed = comparison.missed();
-    match missed[..] {
-        [] => Ok(()),
-        _ if enforce => bail!("goals missed: {}", missed.join("; ")),
-        _ => {
-            println!("\ngoals missed: {}", missed.join("; "));
-            Ok(())
-        }
-    }
+    comparison.close(&machine::describe(&program, &[]), enforce)
 }
 
 async fn measure(subject: &Subject) -> anyhow::Result<Numbers> {

@@ -5,6 +5,9 @@ use std::time::Duration;
 use anyhow::bail;
 use runtime::args::{KubeArgs, parse_duration};
 
+use crate::bench::Output;
+use crate::bench::site::{self, Binding, Supply};
+
 /// Creates claims, waits until they are bound, deletes them, waits until they and their volumes are gone, and says how
 /// long each took. Works on any cluster; the run has a namespace of its own and leaves nothing.
 #[derive(Debug, clap::Args)]
@@ -45,12 +48,6 @@ pub(in crate::bench) struct Args {
     pub(super) output: Output,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Output {
-    Text,
-    Json,
-}
-
 const EXAMPLES: &str = "\
 Examples:
   orlop bench claims --class fast -n 500 --size 1Gi
@@ -65,10 +62,17 @@ impl Args {
         if self.volumes.is_some_and(|volumes| volumes < self.count) {
             bail!("--volumes must be at least --count ({}), or some claims would find none", self.count);
         }
-        if let Err(error) = api::Amount::parse(&self.size) {
-            bail!("--size {:?}: {error}; write a quantity such as 1Gi", self.size);
-        }
-        Ok(())
+        site::check_size(&self.size)
+    }
+
+    /// What the run needs of the cluster.
+    pub(super) fn site(&self) -> site::Options<'_> {
+        let supply = match (&self.class, &self.provisioner) {
+            (Some(class), _) => Supply::Class(class, Binding::AtOnce),
+            (None, Some(provisioner)) => Supply::Provisioner(provisioner),
+            (None, None) => Supply::ByHand { driver: site::NO_DRIVER },
+        };
+        site::Options { bench: "claims", supply, size: &self.size, concurrency: self.concurrency }
     }
 
     /// Volumes to make by hand; none for claims that are provisioned.

@@ -86,7 +86,10 @@ impl NodeLease {
         let nodes = self.context.cache::<Node>();
         let node = Key::cluster(self.key.name());
         loop {
-            if let Some(node) = nodes.get(&node) {
+            let found = nodes.get(&node);
+            // A node that is about to be made gets its lease soon after.
+            let wait = if found.is_some() { RENEW } else { LOOK };
+            if let Some(node) = found {
                 match self.renew_once(&node).await {
                     Ok(()) => {}
                     Err(Renewal::Kept(error)) => return Err(error),
@@ -96,7 +99,7 @@ impl NodeLease {
             tokio::select! {
                 biased;
                 () = stop.stopped() => return Ok(()),
-                () = sleep(self.context.entropy.shorter(RENEW, 0.1)) => {}
+                () = sleep(self.context.entropy.shorter(wait, 0.1)) => {}
             }
         }
     }

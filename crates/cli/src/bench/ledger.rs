@@ -7,14 +7,16 @@ use std::time::Duration;
 use api::{Claim, ClaimPhase, Object as _, Volume, VolumePhase};
 use runtime::client::Selection;
 use runtime::{Cache, Caches, Change};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
+
+use super::progress::Progress;
+use super::span::Span;
 
 /// How long removals are collected before they are looked at.
 const CROWD: Duration = Duration::from_millis(50);
 
 /// How far a claim can come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Moment {
     /// A volume that was made by hand is ready to be taken.
     Available,
@@ -30,7 +32,7 @@ pub(super) struct Ledger {
     volumes: Cache<Volume>,
     namespace: Arc<str>,
     book: Arc<Mutex<Book>>,
-    counts: watch::Sender<Counts>,
+    progress: Progress<Moment>,
 }
 
 #[derive(Debug, Default)]
@@ -51,43 +53,10 @@ struct Times {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct VolumeTimes {
+    /// The claim it is bound to; none for one that is only deleted.
+    claim: Option<usize>,
     deleted: Option<Instant>,
     gone: Option<Instant>,
-}
-
-/// How many came so far, and when the last one did.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tally {
-    count: usize,
-    last: Option<Instant>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    available: Tally,
-    bound: Tally,
-    claims_gone: Tally,
-    volumes_gone: Tally,
-}
-
-impl Counts {
-    fn of(&self, moment: Moment) -> &Tally {
-        match moment {
-            Moment::Available => &self.available,
-            Moment::Bound => &self.bound,
-            Moment::ClaimGone => &self.claims_gone,
-            Moment::VolumeGone => &self.volumes_gone,
-        }
-    }
-
-    fn of_mut(&mut self, moment: Moment) -> &mut Tally {
-        match moment {
-            Moment::Available => &mut self.available,
-            Moment::Bound => &mut self.bound,
-            Moment::ClaimGone => &mut self.claims_gone,
-            Moment::VolumeGone => &mut self.volumes_gone,
-        }
-    }
 }
 
 /// The name of a claim by its number.
@@ -108,23 +77,24 @@ impl Ledger {
             volumes: caches.of(),
             namespace: namespace.into(),
             book: Arc::new(Mutex::new(Book { claims: vec![Times::default(); count], ..Book::default() })),
-            counts: watch::Sender::new(Counts::default()),
+            progress: Progress::new(),
         };
-        let (book, counts) = (ledger.book.clone(), ledger.counts.clone());
+        let (book, progress) = (ledger.book.clone(), ledger.progress.clone());
         ledger.claims.subscribe(move |change| {
-            let change = lock(&book).claim(change);
-            note(&counts, change);
+            if let Some((moment, at)) = lock(&book).claim(change) {
+                progress.note(moment, at);
+            }
         });
-        let (book, counts, prefix) = (ledger.book.clone(), ledger.counts.clone(), ledger.namespace.clone());
+        let (book, progress, prefix) = (ledger.book.clone(), ledger.progress.clone(), ledger.namespace.clone());
         ledger.volumes.subscribe(move |change| {
             if became_available(change) && change.key().name().starts_with(&*prefix) {
-                note(&counts, Some((Moment::Available, Instant::now())));
+                progress.note(Moment::Available, Instant::now());
             }
             if let Change::Removed(volume) = change {
                 match lock(&book).volume_gone(volume.key().name()) {
-                    Some(change) => note(&counts, Some(change)),
+                    Some(at) => progress.note(Moment::VolumeGone, at),
                     // Not one that is counted, yet maybe one that is waited for.
-                    None => counts.send_modify(|_| {}),
+                    None => progress.stir(),
                 }
             }
         });
@@ -157,31 +127,42 @@ impl Ledger {
     /// The deletion of a volume is sent now.
     pub(super) fn deleting_volume(&self, name: &str) -> Instant {
         let now = Instant::now();
-        lock(&self.book).volumes.insert(name.into(), VolumeTimes { deleted: Some(now), gone: None });
+        lock(&self.book).volumes.insert(name.into(), VolumeTimes { claim: None, deleted: Some(now), gone: None });
         now
     }
 
     /// Waits until so many came so far. Gives the time of the last one.
-    pub(super) async fn reached(&self, moment: Moment, count: usize) -> Instant {
-        let mut counts = self.counts.subscribe();
-        // The sender lives as long as `self`, so that this does not fail; and if it did, now is the best answer.
-        let reached = counts.wait_for(|counts| counts.of(moment).count >= count).await;
-        reached.ok().and_then(|counts| counts.of(moment).last).unwrap_or_else(Instant::now)
+    pub(super) async fn until(&self, moment: Moment, count: usize, patience: Duration) -> anyhow::Result<Instant> {
+        self.progress.until((moment, count), patience, || self.complaint(moment, count)).await
     }
 
     /// Waits until no claim and no volume of the run is left.
     pub(super) async fn emptied(&self) {
-        let mut removals = self.counts.subscribe();
-        while !(self.claims_left().is_empty() && self.volumes_left().is_empty()) {
-            // The sender lives as long as `self`.
-            let _ = removals.changed().await;
-            // Removals come in crowds, and looking costs a walk over all volumes.
-            sleep(CROWD).await;
-        }
+        self.progress.settled(CROWD, || self.claims_left().is_empty() && self.volumes_left().is_empty()).await;
+    }
+
+    /// The claim that a volume belongs to, once it is bound.
+    pub(super) fn claim_of(&self, volume: &str) -> Option<usize> {
+        lock(&self.book).volumes.get(volume).and_then(|times| times.claim)
+    }
+
+    /// The volume of a claim that is bound.
+    pub(super) fn volume_of(&self, number: usize) -> Option<Box<str>> {
+        lock(&self.book).claims.get(number).filter(|times| times.bound.is_some()).map(|times| times.volume.clone())
+    }
+
+    /// When a claim became bound.
+    pub(super) fn bound_at(&self, number: usize) -> Option<Instant> {
+        lock(&self.book).claims.get(number).and_then(|times| times.bound)
+    }
+
+    /// How long a step took, whose first request was sent then and whose last object came so far then.
+    pub(super) fn span(&self, moment: Moment, first: Instant, last: Instant) -> Span {
+        Span::between(self.latencies(moment), first, last)
     }
 
     /// How long each took to come so far.
-    pub(super) fn latencies(&self, moment: Moment) -> Vec<Duration> {
+    fn latencies(&self, moment: Moment) -> Vec<Duration> {
         let book = lock(&self.book);
         let took = |from: Option<Instant>, to: Option<Instant>| Some(to?.saturating_duration_since(from?));
         match moment {
@@ -207,8 +188,8 @@ impl Ledger {
     }
 
     /// What is missing, for a message.
-    pub(super) fn complaint(&self, moment: Moment, count: usize) -> String {
-        let reached = self.counts.borrow().of(moment).count;
+    fn complaint(&self, moment: Moment, count: usize) -> String {
+        let reached = self.progress.count(moment);
         match moment {
             Moment::Available => format!("{reached} of {count} volumes are available"),
             Moment::Bound => {
@@ -236,18 +217,11 @@ fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn note(counts: &watch::Sender<Counts>, moment: Option<(Moment, Instant)>) {
-    let Some((moment, at)) = moment else { return };
-    counts.send_modify(|counts| {
-        let tally = counts.of_mut(moment);
-        *tally = Tally { count: tally.count + 1, last: Some(at) };
-    });
-}
-
 impl Book {
     fn claim(&mut self, change: &Change<Claim>) -> Option<(Moment, Instant)> {
         let claim = change.object();
-        let times = self.claims.get_mut(number_of(claim.name())?)?;
+        let number = number_of(claim.name())?;
+        let times = self.claims.get_mut(number)?;
         let now = Instant::now();
         match change.after() {
             None => {
@@ -257,17 +231,17 @@ impl Book {
             Some(claim) if claim.phase == ClaimPhase::Bound && times.bound.is_none() => {
                 times.bound = Some(now);
                 times.volume = claim.volume_name.clone();
-                self.volumes.insert(claim.volume_name.clone(), VolumeTimes::default());
+                let bound = VolumeTimes { claim: Some(number), ..VolumeTimes::default() };
+                self.volumes.insert(claim.volume_name.clone(), bound);
                 Some((Moment::Bound, now))
             }
             Some(_) => None,
         }
     }
 
-    fn volume_gone(&mut self, name: &str) -> Option<(Moment, Instant)> {
+    fn volume_gone(&mut self, name: &str) -> Option<Instant> {
         let now = Instant::now();
-        let times = self.volumes.get_mut(name)?;
-        times.gone = Some(now);
-        Some((Moment::VolumeGone, now))
+        self.volumes.get_mut(name)?.gone = Some(now);
+        Some(now)
     }
 }

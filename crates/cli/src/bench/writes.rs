@@ -1,6 +1,7 @@
 //! Writes the API server has answered, from its metrics: what others wrote for each claim.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -23,13 +24,8 @@ pub(super) struct Writes {
     pub(super) events: u64,
 }
 
-/// What the bench itself wrote.
-#[derive(Debug)]
-pub(super) struct Own {
-    pub(super) claims: usize,
-    pub(super) volumes: usize,
-    pub(super) verb: &'static str,
-}
+/// What the bench itself wrote, such as `POST pods`, and how often.
+pub(super) type Own<'a> = &'a [(&'a str, usize)];
 
 impl Writes {
     fn parse(text: &str) -> Self {
@@ -57,7 +53,7 @@ impl Writes {
     }
 
     /// What came on top of `before`.
-    pub(super) fn since(mut self, before: &Self) -> Self {
+    fn since(mut self, before: &Self) -> Self {
         for (what, count) in &mut self.done {
             *count = count.saturating_sub(before.done.get(what).copied().unwrap_or(0));
         }
@@ -68,17 +64,17 @@ impl Writes {
     }
 
     /// Less what the bench wrote.
-    pub(super) fn without(mut self, own: &Own) -> Self {
-        for (resource, made) in [("persistentvolumeclaims", own.claims), ("persistentvolumes", own.volumes)] {
-            if let Some(count) = self.done.get_mut(&format!("{} {resource}", own.verb)) {
-                *count = count.saturating_sub(u64::try_from(made).unwrap_or(u64::MAX));
+    fn without(mut self, own: Own<'_>) -> Self {
+        for (what, made) in own {
+            if let Some(count) = self.done.get_mut(*what) {
+                *count = count.saturating_sub(u64::try_from(*made).unwrap_or(u64::MAX));
             }
         }
         self.done.retain(|_, count| *count > 0);
         self
     }
 
-    pub(super) fn total(&self) -> u64 {
+    fn total(&self) -> u64 {
         self.done.values().sum()
     }
 }
@@ -97,9 +93,38 @@ fn count(value: &str) -> u64 {
     if value >= 0.0 { value as u64 } else { 0 }
 }
 
+/// Says how many writes came for each of `per`, a word and how many there were.
+pub(super) fn print(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    (each, count): (&str, usize),
+    writes: Option<&Writes>,
+) -> fmt::Result {
+    let Some(writes) = writes else {
+        return writeln!(f, "\nwrites {what}: not known, the server does not show its metrics");
+    };
+    let share = |number: u64| float(number) / float(u64::try_from(count).unwrap_or(u64::MAX)).max(1.0);
+    let (total, events, refused) = (share(writes.total()), share(writes.events), share(writes.refused));
+    writeln!(f, "\nwrites {what}, per {each}: {total:.2}, and {events:.2} events; {refused:.2} were refused")?;
+    for (what, count) in &writes.done {
+        writeln!(f, "  {:>6.2}  {what}", share(*count))?;
+    }
+    Ok(())
+}
+
+fn float(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
 /// Reads the server's counter.
 pub(super) struct Census {
     client: kube::Client,
+}
+
+impl fmt::Debug for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Census").finish_non_exhaustive()
+    }
 }
 
 impl Census {
@@ -114,8 +139,14 @@ impl Census {
         text.contains(COUNTER).then(|| Writes::parse(&text))
     }
 
-    /// The same once nobody writes any more, or does not stop writing.
-    pub(super) async fn settled(&self) -> Option<Writes> {
+    /// What others wrote since `before`, once nobody writes any more.
+    pub(super) async fn since(&self, before: Option<Writes>, own: Own<'_>) -> Option<Writes> {
+        let after = self.settled().await?;
+        Some(after.since(&before?).without(own))
+    }
+
+    /// The counter once nobody writes any more, or does not stop writing.
+    async fn settled(&self) -> Option<Writes> {
         let mut seen = self.take().await?;
         for _ in 0..LOOKS {
             sleep(PAUSE).await;
@@ -154,7 +185,7 @@ apiserver_request_total{code="201",resource="events",subresource="",verb="POST"}
     #[test]
     fn what_was_there_before_and_what_the_bench_wrote_do_not_count() {
         let before = Writes { events: 5, ..Writes::default() };
-        let own = Own { claims: 0, volumes: 12, verb: "POST" };
+        let own = [("POST persistentvolumeclaims", 12), ("POST persistentvolumes", 12)];
         let writes = Writes::parse(TEXT).since(&before).without(&own);
         assert_eq!(writes.done, [("PATCH persistentvolumes/status".to_owned(), 12)].into());
         assert_eq!(writes.events, 0);

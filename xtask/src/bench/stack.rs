@@ -7,7 +7,7 @@ use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::time::sleep;
 
-use crate::bench::memory::settled_rss;
+use super::memory::settled_rss;
 use crate::kubernetes::{Beside, Programs};
 
 /// What the driver calls itself.
@@ -21,16 +21,24 @@ pub(super) enum Kind {
     Theirs,
 }
 
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
+/// What stands beside the driver in their stack; ours has all in one.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sidecar<'a> {
+    Provisioner(&'a Path),
+    Attacher(&'a Path),
+}
+
+impl Sidecar<'_> {
+    /// How their stack with it is called.
+    pub(super) fn title(self) -> &'static str {
         match self {
-            Self::Ours => "orlop sidecar --with-controllers",
-            Self::Theirs => "kube-controller-manager and csi-provisioner",
+            Self::Provisioner(_) => "kube-controller-manager and csi-provisioner",
+            Self::Attacher(_) => "kube-controller-manager and csi-attacher",
         }
     }
 }
 
-/// Whoever takes claims to volumes and back: a binder and a provisioner, in one process or in two.
+/// Whoever takes claims to volumes, and volumes to nodes, and back: controllers and a sidecar, in one process or in two.
 #[derive(Debug)]
 pub(super) struct Stack {
     processes: Vec<Beside>,
@@ -43,13 +51,17 @@ impl Stack {
 
     pub(super) fn theirs(
         programs: &Programs,
-        provisioner: &Path,
+        sidecar: Sidecar<'_>,
         kubeconfig: &Path,
         socket: &Path,
         folder: &Path,
     ) -> anyhow::Result<Self> {
-        let binder = Beside::controller_manager(programs, kubeconfig, folder)?;
-        Ok(Self { processes: vec![binder, Beside::provisioner(provisioner, kubeconfig, socket, folder)?] })
+        let controllers = Beside::controller_manager(programs, kubeconfig, folder)?;
+        let sidecar = match sidecar {
+            Sidecar::Provisioner(program) => Beside::provisioner(program, kubeconfig, socket, folder)?,
+            Sidecar::Attacher(program) => Beside::attacher(program, kubeconfig, socket, folder)?,
+        };
+        Ok(Self { processes: vec![controllers, sidecar] })
     }
 
     /// Resident memory of all of it in megabytes.
@@ -77,11 +89,11 @@ pub(super) struct MemoryDriver {
 }
 
 impl MemoryDriver {
-    /// Starts it and waits until its socket takes connections.
-    pub(super) async fn start(orlop: &Path, folder: &Path) -> anyhow::Result<Self> {
+    /// Starts it with more arguments, and waits until its socket takes connections.
+    pub(super) async fn start(orlop: &Path, args: &[&str], folder: &Path) -> anyhow::Result<Self> {
         let socket = folder.join("csi.sock");
         let mut command = Command::new(orlop);
-        command.args(["bench", "driver", "--driver-name", DRIVER]);
+        command.args(["bench", "driver", "--driver-name", DRIVER]).args(args);
         command.arg("--endpoint").arg(format!("unix://{}", socket.display()));
         let mut process = Beside::start("driver", command, folder)?;
         let connects = async {

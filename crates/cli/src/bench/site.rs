@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use api::keys::provisioner;
-use api::{BindingMode, Claim, Class, Key, Kind, Meta, Object, ReclaimPolicy, Volume};
+use api::{Claim, Class, Key, Kind, Meta, Object, ReclaimPolicy, Volume};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use runtime::Client;
 use runtime::client::{Error, Preconditions};
@@ -13,18 +13,49 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::args::Args;
 use super::ledger::{Ledger, claim_name};
 
 /// A label on all that a run makes.
 pub(super) const LABEL: &str = "orlop.dev/bench";
-/// Who is named as the driver of volumes that are made by hand. Nobody is ever asked to serve them.
-const NO_DRIVER: &str = "bench.orlop.dev";
+/// Who is named as the driver of volumes that nobody is ever asked to serve.
+pub(super) const NO_DRIVER: &str = "bench.orlop.dev";
+
+/// What a run needs.
+#[derive(Debug)]
+pub(super) struct Options<'a> {
+    /// The bench's name, for labels.
+    pub(super) bench: &'static str,
+    pub(super) supply: Supply<'a>,
+    /// Of each claim.
+    pub(super) size: &'a str,
+    /// Requests under way at once.
+    pub(super) concurrency: usize,
+}
+
+/// Where volumes come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Supply<'a> {
+    /// A class that is there, and how it may bind.
+    Class(&'a str, Binding),
+    /// A class made for the run, of this provisioner.
+    Provisioner(&'a str),
+    /// Volumes that the run makes itself, in a driver's name.
+    ByHand { driver: &'a str },
+}
+
+/// When claims of a class may become bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Binding {
+    /// Nobody makes a pod they could wait for.
+    AtOnce,
+    /// Or with their pod.
+    Whenever,
+}
 
 /// An object of which nothing but its metadata matters.
 #[derive(Debug, Clone, Deserialize)]
-struct Named {
-    metadata: Meta,
+pub(super) struct Named {
+    pub(super) metadata: Meta,
 }
 
 /// The run's place on the cluster.
@@ -32,8 +63,10 @@ struct Named {
 pub(super) struct Site {
     client: Client,
     namespace: String,
+    bench: &'static str,
     class: Class,
     owns_class: bool,
+    driver: String,
     size: String,
     concurrency: usize,
 }
@@ -54,14 +87,14 @@ impl Object for Namespace {
 
 impl Site {
     /// Finds or makes the class, and makes the namespace.
-    pub(super) async fn prepare(args: &Args, client: Client) -> anyhow::Result<Self> {
-        let found = match &args.class {
-            Some(name) => Some(existing(&client, name).await?),
-            None => None,
+    pub(super) async fn prepare(options: &Options<'_>, client: Client) -> anyhow::Result<Self> {
+        let found = match options.supply {
+            Supply::Class(name, binding) => Some(existing(&client, name, binding).await?),
+            Supply::Provisioner(_) | Supply::ByHand { .. } => None,
         };
         let body = json!({
             "apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"generateName": "orlop-bench-", "labels": labels()},
+            "metadata": {"generateName": "orlop-bench-", "labels": labels(options.bench)},
         });
         let made = client.create::<Named>(Kind::NAMESPACE, None, &body).await;
         let namespace = made.map_err(|error| anyhow!(error)).context("making a namespace")?;
@@ -70,16 +103,19 @@ impl Site {
         let class = match found {
             Some(class) => class,
             None => {
-                let provisioner = args.provisioner.as_deref().unwrap_or(provisioner::NONE);
-                let class = make_class(&client, &namespace, provisioner).await;
+                let class = make_class(&client, &namespace, options).await;
                 if class.is_err() {
                     drop(client.delete::<Namespace>(&Key::cluster(&namespace), &Preconditions::default()).await);
                 }
                 class?
             }
         };
-        let (size, concurrency) = (args.size.clone(), args.concurrency);
-        Ok(Self { client, namespace, class, owns_class, size, concurrency })
+        let driver = match options.supply {
+            Supply::ByHand { driver } => driver.to_owned(),
+            Supply::Class(..) | Supply::Provisioner(_) => class.provisioner.to_string(),
+        };
+        let (size, concurrency, bench) = (options.size.to_owned(), options.concurrency, options.bench);
+        Ok(Self { client, namespace, bench, class, owns_class, driver, size, concurrency })
     }
 
     pub(super) fn namespace(&self) -> &str {
@@ -88,6 +124,24 @@ impl Site {
 
     pub(super) fn provisioner(&self) -> &str {
         &self.class.provisioner
+    }
+
+    /// The driver that serves the volumes.
+    pub(super) fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Whether claims wait for a scheduled pod.
+    pub(super) fn binds_late(&self) -> bool {
+        self.class.delayed()
+    }
+
+    pub(super) fn labels(&self) -> BTreeMap<&'static str, &'static str> {
+        labels(self.bench)
     }
 
     /// Makes volumes by hand. Gives the time it took, if there were any to make.
@@ -164,7 +218,12 @@ impl Site {
         Ok(())
     }
 
-    async fn each<T, F>(&self, items: impl IntoIterator<Item = T>, work: impl FnMut(T) -> F) -> anyhow::Result<()>
+    /// Does something with all of them, some at once.
+    pub(super) async fn each<T, F>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        work: impl FnMut(T) -> F,
+    ) -> anyhow::Result<()>
     where
         F: Future<Output = anyhow::Result<()>>,
     {
@@ -172,14 +231,16 @@ impl Site {
     }
 
     /// Whatever has the name goes: names within the run's namespace are the run's.
-    async fn delete<T: Object>(&self, key: &Key) -> anyhow::Result<()> {
-        match self.client.delete::<T>(key, &Preconditions::default()).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(anyhow!(error)).with_context(|| format!("deleting {} {key}", T::KIND)),
-        }
+    pub(super) async fn delete<T: Object>(&self, key: &Key) -> anyhow::Result<()> {
+        gone::<T, _>(key, self.client.delete::<T>(key, &Preconditions::default()).await)
     }
 
+    /// The same for an object that is given no time to end.
+    pub(super) async fn delete_now<T: Object>(&self, key: &Key) -> anyhow::Result<()> {
+        gone::<T, _>(key, self.client.delete_now::<T>(key, &Preconditions::default()).await)
+    }
+
+    /// The name of a volume that was made by hand, which its driver knows it by, too.
     fn volume_name(&self, number: usize) -> String {
         format!("{}-{number:06}", self.namespace)
     }
@@ -197,38 +258,58 @@ impl Site {
     fn volume(&self, number: usize) -> Value {
         let name = self.volume_name(number);
         json!({
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "labels": labels()},
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "labels": self.labels()},
             "spec": {
                 "accessModes": ["ReadWriteOnce"], "storageClassName": self.class.meta.key.name(),
                 "capacity": {"storage": self.size}, "persistentVolumeReclaimPolicy": "Retain",
-                "csi": {"driver": NO_DRIVER, "volumeHandle": name},
+                "csi": {"driver": self.driver, "volumeHandle": name},
             },
         })
     }
 }
 
-fn labels() -> BTreeMap<&'static str, &'static str> {
-    BTreeMap::from([(LABEL, "claims")])
+fn gone<T: Object, A>(key: &Key, answer: Result<A, Error>) -> anyhow::Result<()> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(anyhow!(error)).with_context(|| format!("deleting {} {key}", T::KIND)),
+    }
 }
 
-async fn make_class(client: &Client, name: &str, provisioner: &str) -> anyhow::Result<Class> {
+fn labels(bench: &'static str) -> BTreeMap<&'static str, &'static str> {
+    BTreeMap::from([(LABEL, bench)])
+}
+
+/// Refuses what is not a size.
+pub(super) fn check_size(size: &str) -> anyhow::Result<()> {
+    match api::Amount::parse(size) {
+        Ok(_) => Ok(()),
+        Err(error) => bail!("--size {size:?}: {error}; write a quantity such as 1Gi"),
+    }
+}
+
+async fn make_class(client: &Client, name: &str, options: &Options<'_>) -> anyhow::Result<Class> {
+    let provisioner = match options.supply {
+        Supply::Provisioner(name) => name,
+        Supply::ByHand { .. } | Supply::Class(..) => provisioner::NONE,
+    };
     let body = json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name, "labels": labels()},
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name, "labels": labels(options.bench)},
         "provisioner": provisioner, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
     });
     client.create(Kind::STORAGE_CLASS, None, &body).await.map_err(|error| anyhow!(error)).context("making a class")
 }
 
 /// A class somebody made, if claims of it come and go by themselves.
-async fn existing(client: &Client, name: &str) -> anyhow::Result<Class> {
+async fn existing(client: &Client, name: &str, binding: Binding) -> anyhow::Result<Class> {
     let class = match client.get::<Class>(Kind::STORAGE_CLASS, &Key::cluster(name)).await {
         Ok(class) => class,
         Err(Error::NotFound { .. }) => bail!("--class {name}: there is no such StorageClass"),
         Err(error) => return Err(anyhow!(error)).context("reading the class"),
     };
-    if class.volume_binding_mode == Some(BindingMode::WaitForFirstConsumer) {
+    if binding == Binding::AtOnce && class.delayed() {
         bail!(
-            "--class {name}: its claims wait for a pod, and this bench makes none; take a class with Immediate binding"
+            "--class {name}: its claims wait for a pod that is scheduled, and none comes; take a class with Immediate binding"
         );
     }
     match class.reclaim_policy {

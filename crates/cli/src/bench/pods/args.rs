@@ -1,0 +1,76 @@
+//! What `orlop bench pods` takes.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use runtime::args::{KubeArgs, parse_duration};
+
+use crate::bench::Output;
+use crate::bench::site::{self, Binding, Supply};
+
+/// Creates pods with one claim each, waits until their volumes are ready, deletes them, waits until nothing is attached any
+/// more, and says how long each took. Works on any cluster, with our node agent or a kubelet; nothing has to run in the
+/// pods, and their image does not exist. The run has a namespace of its own and leaves nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("how").required(true))]
+pub(in crate::bench) struct Args {
+    #[command(flatten)]
+    pub(super) kube: KubeArgs,
+    /// Pods to create.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
+    pub(super) count: usize,
+    /// Class of the claims. It must delete its volumes.
+    #[arg(long, value_name = "NAME", group = "how")]
+    pub(super) class: Option<String>,
+    /// Make a class of this provisioner for the run.
+    #[arg(long, value_name = "NAME", group = "how")]
+    pub(super) provisioner: Option<String>,
+    /// Node of the pods; several take turns. Default: every node that has the driver.
+    #[arg(long, value_name = "NAME")]
+    pub(super) node: Vec<String>,
+    /// Let a scheduler find the nodes. Classes that wait for a pod need it.
+    #[arg(long, conflicts_with = "node")]
+    pub(super) schedule: bool,
+    /// Size of each claim.
+    #[arg(long, value_name = "QUANTITY", default_value = "64Mi")]
+    pub(super) size: String,
+    /// Requests under way at once.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub(super) concurrency: usize,
+    /// How long each part may take.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    pub(super) timeout: Duration,
+    /// Wait for Enter before deleting, to look at the cluster meanwhile.
+    #[arg(long)]
+    pub(super) pause: bool,
+    /// Form of the result.
+    #[arg(long, short, value_enum, value_name = "FORM", default_value = "text")]
+    pub(super) output: Output,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  orlop bench pods --class fast -n 200 --node worker-1
+  orlop bench pods --provisioner local.csi.orlop.dev -o json
+  orlop bench pods --class topology-aware --schedule";
+
+impl Args {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        if self.count == 0 || self.concurrency == 0 {
+            bail!("--count and --concurrency must be at least 1");
+        }
+        site::check_size(&self.size)
+    }
+
+    /// What the run needs of the cluster.
+    pub(super) fn site(&self) -> site::Options<'_> {
+        let binding = if self.schedule { Binding::Whenever } else { Binding::AtOnce };
+        let supply = match (&self.class, &self.provisioner) {
+            (Some(class), _) => Supply::Class(class, binding),
+            // One of the two is given: clap sees to it.
+            (None, provisioner) => Supply::Provisioner(provisioner.as_deref().unwrap_or_default()),
+        };
+        site::Options { bench: "pods", supply, size: &self.size, concurrency: self.concurrency }
+    }
+}

@@ -1,0 +1,156 @@
+//! The whole way with real programs: a claim becomes a mounted filesystem below the agent's root, data goes through it, and
+//! nothing is left when the pod and the claim are gone.
+
+mod api_rig;
+#[path = "registration/program.rs"]
+#[allow(dead_code, reason = "the tests of registration use the rest")]
+mod program;
+mod rig;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use api_rig::{ask, client};
+use linux::mountinfo::MountTable;
+use program::Program;
+use rig::Scratch;
+use serde_json::{Value, json};
+
+const NODE: &str = "worker-1";
+const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
+const POD: &str = "/api/v1/namespaces/default/pods/writer";
+
+/// The whole stack, a registrar and an agent.
+struct Cluster {
+    scratch: Scratch,
+    _up: Program,
+    _registrar: Program,
+    api: kube::Client,
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of ours")
+}
+
+fn agent(scratch: &Scratch) -> Program {
+    let (kubeconfig, root) = (scratch.path("data").join("kubeconfig"), scratch.path("root"));
+    Program::orlop(&["node", "--kubeconfig", text(&kubeconfig), "--node-name", NODE, "--root-dir", text(&root)])
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let scratch = Scratch::new();
+        let data = scratch.path("data");
+        let mut up = Program::orlop(&["up", "--listen", "127.0.0.1:0", "--data", text(&data)]);
+        let address = up.address().await;
+        let api = client(&data.join("kubeconfig"), &address).await;
+        let socket = data.join("csi.sock");
+        let registrar = Program::orlop(&[
+            "registrar",
+            "--csi-address",
+            text(&socket),
+            "--kubelet-registration-path",
+            text(&socket),
+            "--plugin-registration-path",
+            text(&scratch.dir("root/plugins_registry")),
+        ]);
+        Self { scratch, _up: up, _registrar: registrar, api }
+    }
+
+    async fn get(&self, path: &str) -> Option<Value> {
+        let (code, object) = ask(&self.api, ("GET", path), None).await.expect("the server answers");
+        (code == 200).then_some(object)
+    }
+
+    async fn create(&self, path: &str, body: Value) -> Value {
+        let (code, object) = ask(&self.api, ("POST", path), Some(&body)).await.expect("the server answers");
+        assert_eq!(code, 201, "{object}");
+        object
+    }
+
+    async fn until(&self, what: &str, agent: &Program, done: impl AsyncFn() -> bool) {
+        let wait = async {
+            while !done().await {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(120), wait).await.is_err() {
+            let pod = self.get(POD).await.unwrap_or_default();
+            panic!("never happened: {what}\n{}\n{}", pod["status"], agent.log());
+        }
+    }
+
+    /// Mount points below the scratch folder, but for the agent's own root.
+    fn mounts(&self) -> Vec<PathBuf> {
+        let root = self.scratch.path("root");
+        let table = MountTable::read().expect("the mount table can be read");
+        let points = table.iter().map(|mount| mount.mount_point.clone());
+        points.filter(|point| point.starts_with(self.scratch.path("")) && *point != root).collect()
+    }
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().any(|one| one["type"] == api::keys::condition::VOLUMES_READY && one["status"] == "True")
+}
+
+fn claim() -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}})
+}
+
+fn pod() -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "writer"}, "spec": {
+        "nodeName": NODE,
+        "securityContext": {"fsGroup": 4321},
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "containers": [{"name": "main", "image": "example/main",
+                        "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}})
+}
+
+#[tokio::test]
+async fn a_pod_gets_its_ext4_volume_writes_to_it_survives_its_agent_and_leaves_nothing() {
+    needs!(Ext4);
+    let cluster = Cluster::start().await;
+    let first = agent(&cluster.scratch);
+    cluster.create("/api/v1/namespaces/default/persistentvolumeclaims", claim()).await;
+    let made = cluster.create("/api/v1/namespaces/default/pods", pod()).await;
+    cluster
+        .until("the pod's volumes are ready", &first, async || cluster.get(POD).await.is_some_and(|pod| is_ready(&pod)))
+        .await;
+
+    let uid = made["metadata"]["uid"].as_str().expect("a uid");
+    let volume =
+        cluster.get(CLAIM).await.expect("it is there")["spec"]["volumeName"].as_str().expect("bound").to_owned();
+    let volumes = cluster.scratch.path("root").join("pods").join(uid).join("volumes/kubernetes.io~csi");
+    let mount = volumes.join(&volume).join("mount");
+    let table = MountTable::read().expect("the mount table can be read");
+    let shown = table.iter().find(|entry| entry.mount_point == mount).expect("it is mounted");
+    assert_eq!(shown.fs_type, "ext4");
+    std::fs::write(mount.join("hello"), "through the pod").expect("data can be written");
+    let group = rustix::fs::stat(&mount).expect("it is there").st_gid;
+    assert_eq!(group, 4321, "node 14: the pod's group owns it");
+
+    // An agent that dies changes nothing, and the next one touches nothing.
+    first.kill();
+    let second = agent(&cluster.scratch);
+    let deleted = ask(&cluster.api, ("DELETE", POD), None).await.expect("the server answers");
+    assert_eq!(deleted.0, 200);
+    cluster.until("the pod goes", &second, async || cluster.get(POD).await.is_none()).await;
+    assert_eq!(cluster.mounts(), [] as [PathBuf; 0], "\n{}", second.log());
+    assert!(!cluster.scratch.path("root").join("pods").join(uid).exists());
+
+    let deleted = ask(&cluster.api, ("DELETE", CLAIM), None).await.expect("the server answers");
+    assert_eq!(deleted.0, 200);
+    let volume = format!("/api/v1/persistentvolumes/{volume}");
+    cluster.until("the volume goes", &second, async || cluster.get(&volume).await.is_none()).await;
+    let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
+    cluster
+        .until("no attachment is left", &second, async || {
+            cluster.get(attachments).await.is_some_and(|list| list["items"].as_array().is_some_and(Vec::is_empty))
+        })
+        .await;
+    let pool = cluster.scratch.path("data").join("pool/volumes");
+    let left: Vec<_> = std::fs::read_dir(pool).expect("the pool is there").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -1,0 +1,178 @@
+//! A machine with everything on it: API server, driver, controllers and node agent, each a process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use futures_util::future::try_join_all;
+use tokio::process::Command;
+
+use crate::bench::calls::{Client, Made};
+use crate::bench::load::Load;
+use crate::conformance::{Driver, Launch};
+use crate::disk::Scratch;
+use crate::kubernetes::{Beside, Embedded};
+use crate::leftovers;
+
+/// What the driver calls itself.
+const DRIVER: &str = "local.csi.orlop.dev";
+/// The machine's name.
+const NODE: &str = "bench";
+/// Bytes of a volume, and the same as pods ask for it.
+const BYTES: i64 = 16 << 20;
+const SIZE: &str = "16Mi";
+
+/// All that runs. Dropping it kills the processes; mounts and devices go with the folders.
+#[derive(Debug)]
+pub(super) struct Site {
+    orlop: PathBuf,
+    /// Absent only while it is restarted.
+    agent: Option<Beside>,
+    registrar: Beside,
+    controllers: Beside,
+    driver: Driver,
+    server: Embedded,
+    /// Sockets and mounts.
+    scratch: Scratch,
+    /// Volumes and objects.
+    disk: Scratch,
+}
+
+impl Site {
+    pub(super) async fn start(orlop: &Path) -> anyhow::Result<Self> {
+        let (scratch, disk) = (Scratch::make()?, Scratch::make_in(&crate::target().join("bench"))?);
+        let folder = scratch.path();
+        let server = Embedded::start(orlop, disk.path()).await?;
+        let driver = Driver::start(driver(orlop, folder, disk.path())).await?;
+        let controllers = Beside::together(orlop, &server.kubeconfig, &driver.socket, folder)?;
+        fs::create_dir_all(registry(folder))?;
+        let agent = agent(orlop, &server.kubeconfig, folder)?;
+        let registrar = registrar(orlop, &driver.socket, folder)?;
+        let agent = Some(agent);
+        Ok(Self { orlop: orlop.to_path_buf(), agent, registrar, controllers, driver, server, scratch, disk })
+    }
+
+    fn root(&self) -> PathBuf {
+        root(self.scratch.path())
+    }
+
+    /// The agent's process.
+    pub(super) fn agent(&self) -> anyhow::Result<u32> {
+        self.agent.as_ref().context("the agent was not started again")?.pid()
+    }
+
+    /// A run of pods on the machine.
+    pub(super) fn load(&self, count: usize) -> Load {
+        let args = ["--provisioner", DRIVER, "--node", NODE, "--size", SIZE].map(str::to_owned).to_vec();
+        let (orlop, kubeconfig) = (self.orlop.clone(), self.server.kubeconfig.clone());
+        Load { orlop, kubeconfig, what: "pods", count, args }
+    }
+
+    /// Ends the agent and starts another one. Gives the time of the start.
+    pub(super) async fn restart(&mut self) -> anyhow::Result<Instant> {
+        if let Some(agent) = self.agent.take() {
+            agent.stop().await?;
+        }
+        let started = Instant::now();
+        self.agent = Some(agent(&self.orlop, &self.server.kubeconfig, self.scratch.path())?);
+        Ok(started)
+    }
+
+    /// Everything that is mounted below the agent's folder: paths by the kernel's number of the mount.
+    pub(super) fn mounts(&self) -> anyhow::Result<BTreeMap<u64, String>> {
+        let (root, table) = (self.root(), fs::read_to_string("/proc/self/mountinfo")?);
+        let parse = |line: &str| {
+            let mut fields = line.split(' ');
+            let (number, point) = (fields.next()?.parse().ok()?, fields.nth(3)?);
+            Path::new(point).starts_with(&root).then(|| (number, point.to_owned()))
+        };
+        Ok(table.lines().filter_map(parse).collect())
+    }
+
+    /// How long the driver alone takes to attach, stage and publish so many new volumes, all asked for at once.
+    pub(super) async fn driver_alone(&self, count: usize) -> anyhow::Result<std::time::Duration> {
+        let client = Client::connect(&self.driver.socket).await?;
+        let folder = self.scratch.path().join("alone");
+        let paths = |number: usize| (folder.join(format!("{number}/stage")), folder.join(format!("{number}/target")));
+        let made = (0..count).map(|number| {
+            let (mut client, (stage, _)) = (client.clone(), paths(number));
+            async move {
+                fs::create_dir_all(&stage)?;
+                client.create(&format!("alone-{number}"), BYTES).await
+            }
+        });
+        let mut volumes: Vec<Made> = try_join_all(made).await?;
+        let started = Instant::now();
+        try_join_all(volumes.iter_mut().enumerate().map(|(number, volume)| {
+            let (mut client, (stage, target)) = (client.clone(), paths(number));
+            async move {
+                client.attach(volume).await?;
+                client.stage(volume, &stage).await?;
+                client.publish(volume, &stage, &target).await
+            }
+        }))
+        .await?;
+        let took = started.elapsed();
+        try_join_all(volumes.iter().enumerate().map(|(number, volume)| {
+            let (mut client, (stage, target)) = (client.clone(), paths(number));
+            async move {
+                client.unpublish(volume, &target).await?;
+                client.unstage(volume, &stage).await?;
+                client.detach(volume).await?;
+                client.delete(&volume.id).await
+            }
+        }))
+        .await?;
+        Ok(took)
+    }
+
+    /// Ends everything. An error names what stays on the machine.
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        let folders = [self.scratch.path().to_path_buf(), self.disk.path().to_path_buf()];
+        for process in self.agent.into_iter().chain([self.registrar, self.controllers]) {
+            process.stop().await?;
+        }
+        self.driver.stop().await?;
+        self.server.stop().await?;
+        let left = leftovers::under(&folders);
+        match left.first() {
+            Some(first) => bail!("{} things are left, such as {first}", left.len()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn root(folder: &Path) -> PathBuf {
+    folder.join("node")
+}
+
+/// Where drivers register.
+fn registry(folder: &Path) -> PathBuf {
+    root(folder).join("plugins_registry")
+}
+
+/// The real driver. Its volumes are sparse, and more is promised than the disk of a laptop has.
+fn driver(orlop: &Path, folder: &Path, disk: &Path) -> Launch {
+    let socket = folder.join("csi.sock");
+    let mut command = Command::new(orlop);
+    command.arg("driver").arg("--endpoint").arg(format!("unix://{}", socket.display()));
+    command.args(["--driver-name", DRIVER, "--node-id", NODE, "--overcommit", "100", "--log-level", "warn"]);
+    command.arg("--pool").arg(disk.join("pool"));
+    Launch { command, socket, log: folder.join("driver.log") }
+}
+
+fn agent(orlop: &Path, kubeconfig: &Path, folder: &Path) -> anyhow::Result<Beside> {
+    let mut command = Command::new(orlop);
+    command.args(["node", "--node-name", NODE, "--log-level", "warn"]);
+    command.arg("--kubeconfig").arg(kubeconfig).arg("--root-dir").arg(root(folder));
+    Beside::start("node", command, folder).context("starting orlop node")
+}
+
+fn registrar(orlop: &Path, socket: &Path, folder: &Path) -> anyhow::Result<Beside> {
+    let mut command = Command::new(orlop);
+    command.arg("registrar").arg("--csi-address").arg(socket).arg("--kubelet-registration-path").arg(socket);
+    command.arg("--plugin-registration-path").arg(registry(folder));
+    Beside::start("registrar", command, folder)
+}
