@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::process::Command;
 
 use crate::bench::calls::{Client, Made};
@@ -14,15 +14,19 @@ use crate::bench::load::Load;
 use crate::conformance::{Driver, Launch};
 use crate::disk::Scratch;
 use crate::kubernetes::{Beside, Embedded};
-use crate::leftovers;
+use crate::leftovers::{self, Leftover};
 
 /// What the driver calls itself.
 const DRIVER: &str = "local.csi.orlop.dev";
 /// The machine's name.
 const NODE: &str = "bench";
 /// Bytes of a volume, and the same as pods ask for it.
-const BYTES: i64 = 16 << 20;
-const SIZE: &str = "16Mi";
+const BYTES: i64 = 32 << 20;
+const SIZE: &str = "32Mi";
+/// How many volumes the agent works on at once by default.
+const AT_ONCE: usize = 32;
+/// How often a refused step is repeated.
+const ATTEMPTS: usize = 20;
 
 /// All that runs. Dropping it kills the processes; mounts and devices go with the folders.
 #[derive(Debug)]
@@ -91,56 +95,93 @@ impl Site {
         Ok(table.lines().filter_map(parse).collect())
     }
 
-    /// How long the driver alone takes to attach, stage and publish so many new volumes, all asked for at once.
-    pub(super) async fn driver_alone(&self, count: usize) -> anyhow::Result<std::time::Duration> {
+    /// How long the driver alone takes to attach, stage and publish so many new volumes, as many at once as the agent asks for.
+    pub(super) async fn driver_alone(&self, count: usize) -> anyhow::Result<Duration> {
         let client = Client::connect(&self.driver.socket).await?;
         let folder = self.scratch.path().join("alone");
-        let paths = |number: usize| (folder.join(format!("{number}/stage")), folder.join(format!("{number}/target")));
-        let made = (0..count).map(|number| {
-            let (mut client, (stage, _)) = (client.clone(), paths(number));
-            async move {
-                fs::create_dir_all(&stage)?;
-                client.create(&format!("alone-{number}"), BYTES).await
-            }
-        });
-        let mut volumes: Vec<Made> = try_join_all(made).await?;
+        let mut volumes = Vec::new();
+        for number in 0..count {
+            let stage = folder.join(format!("{number}/stage"));
+            fs::create_dir_all(&stage)?;
+            let made = client.clone().create(&format!("alone-{number}"), BYTES).await?;
+            volumes.push(Alone {
+                client: client.clone(),
+                made,
+                stage,
+                target: folder.join(format!("{number}/target")),
+            });
+        }
         let started = Instant::now();
-        try_join_all(volumes.iter_mut().enumerate().map(|(number, volume)| {
-            let (mut client, (stage, target)) = (client.clone(), paths(number));
-            async move {
-                client.attach(volume).await?;
-                client.stage(volume, &stage).await?;
-                client.publish(volume, &stage, &target).await
-            }
-        }))
-        .await?;
+        let up = stream::iter(&mut volumes).map(|volume| volume.up()).buffer_unordered(AT_ONCE);
+        up.try_collect::<Vec<()>>().await?;
         let took = started.elapsed();
-        try_join_all(volumes.iter().enumerate().map(|(number, volume)| {
-            let (mut client, (stage, target)) = (client.clone(), paths(number));
-            async move {
-                client.unpublish(volume, &target).await?;
-                client.unstage(volume, &stage).await?;
-                client.detach(volume).await?;
-                client.delete(&volume.id).await
-            }
-        }))
-        .await?;
+        let down = stream::iter(&mut volumes).map(|volume| volume.down()).buffer_unordered(AT_ONCE);
+        down.try_collect::<Vec<()>>().await?;
         Ok(took)
     }
 
     /// Ends everything. An error names what stays on the machine.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
-        let folders = [self.scratch.path().to_path_buf(), self.disk.path().to_path_buf()];
+        let (root, folders) = (self.root(), [self.scratch.path().to_path_buf(), self.disk.path().to_path_buf()]);
         for process in self.agent.into_iter().chain([self.registrar, self.controllers]) {
             process.stop().await?;
         }
         self.driver.stop().await?;
         self.server.stop().await?;
-        let left = leftovers::under(&folders);
+        let mut left = leftovers::under(&folders);
+        // The agent makes its folder a mount of its own, as a kubelet's is, and leaves that to its next start.
+        left.retain(|left| !matches!(left, Leftover::Mount { point, .. } if Path::new(point) == root));
         match left.first() {
             Some(first) => bail!("{} things are left, such as {first}", left.len()),
             None => Ok(()),
         }
+    }
+}
+
+/// A volume that is brought to a path without an agent.
+#[derive(Debug)]
+struct Alone {
+    client: Client,
+    made: Made,
+    stage: PathBuf,
+    target: PathBuf,
+}
+
+impl Alone {
+    /// All calls may be repeated, and a caller repeats what failed.
+    async fn up(&mut self) -> anyhow::Result<()> {
+        let mut left = ATTEMPTS;
+        loop {
+            match self.try_up().await {
+                Ok(()) => return Ok(()),
+                Err(error) if left == 0 => return Err(error),
+                Err(_) => left -= 1,
+            }
+        }
+    }
+
+    async fn try_up(&mut self) -> anyhow::Result<()> {
+        self.client.attach(&mut self.made).await?;
+        self.client.stage(&self.made, &self.stage).await?;
+        self.client.publish(&self.made, &self.stage, &self.target).await
+    }
+
+    async fn down(&mut self) -> anyhow::Result<()> {
+        let mut left = ATTEMPTS;
+        loop {
+            match self.try_down().await {
+                Ok(()) => return Ok(()),
+                Err(error) if left == 0 => return Err(error),
+                Err(_) => left -= 1,
+            }
+        }
+    }
+
+    async fn try_down(&mut self) -> anyhow::Result<()> {
+        self.client.unpublish(&self.made, &self.target).await?;
+        self.client.unstage(&self.made, &self.stage).await?;
+        self.client.detach(&self.made).await?;
+        self.client.delete(&self.made.id).await
     }
 }
 
