@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::api_rig::{Server, ask, client};
 
 /// Long enough for a busy machine; nothing is asserted about it.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An API server with our controllers. Dropping it ends all.
-pub struct Cluster {
-    pub client: kube::Client,
+pub(super) struct Cluster {
+    pub(super) client: kube::Client,
     kubeconfig: PathBuf,
     actors: Vec<Child>,
     _server: Server,
@@ -27,14 +27,14 @@ fn orlop() -> Command {
 }
 
 impl Cluster {
-    pub async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let mut cluster = Self::bare().await;
         cluster.act(&["controllers"]);
         cluster
     }
 
     /// The same with a driver that keeps its volumes in memory, and its sidecar.
-    pub async fn with_driver() -> Self {
+    pub(super) async fn with_driver() -> Self {
         let mut cluster = Self::bare().await;
         let socket = cluster.folder.path().join("csi.sock");
         let mut driver = orlop();
@@ -60,19 +60,19 @@ impl Cluster {
         self.actors.push(command.spawn().unwrap());
     }
 
-    pub fn bench(&self, what: &str, args: &[&str]) -> Command {
+    pub(super) fn bench(&self, what: &str, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_orlop"));
         command.args(["bench", what]).args(args).arg("--kubeconfig").arg(&self.kubeconfig);
         command
     }
 
-    pub async fn create(&self, path: &str, body: Value) {
+    pub(super) async fn create(&self, path: &str, body: Value) {
         let (code, answer) = ask(&self.client, ("POST", path), Some(&body)).await.unwrap();
         assert_eq!(code, 201, "{answer}");
     }
 
     /// Names of what there is, without what every server has.
-    pub async fn names(&self, path: &str) -> Vec<String> {
+    pub(super) async fn names(&self, path: &str) -> Vec<String> {
         let (code, list) = ask(&self.client, ("GET", path), None).await.unwrap();
         assert_eq!(code, 200, "{list}");
         let names = list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap());
@@ -81,7 +81,7 @@ impl Cluster {
     }
 
     /// Waits until nothing of a run is left. A namespace takes its time to go.
-    pub async fn assert_empty(&self) {
+    pub(super) async fn assert_empty(&self) {
         let paths = [
             "/api/v1/pods",
             "/apis/storage.k8s.io/v1/volumeattachments",
