@@ -22,11 +22,11 @@ impl Agent {
         }
         let Some(pod) = self.pods.get(&key) else { return Verdict::Done };
         let ended = match pod.lives() {
-            true => self.tell(&pod).await,
+            true => self.tell(&pod).await.map(|()| Verdict::Done),
             false => self.finish(&pod).await,
         };
         match ended {
-            Ok(()) => Verdict::Done,
+            Ok(verdict) => verdict,
             Err(error) if error.is_not_found() => Verdict::Done,
             Err(error) => Verdict::Failed(error.to_string()),
         }
@@ -164,19 +164,20 @@ impl Agent {
     }
 
     /// A pod that ends: when nothing of it is left on this machine, its object may go (node 22).
-    async fn finish(&self, pod: &Arc<LocalPod>) -> Result<(), Error> {
+    async fn finish(&self, pod: &Arc<LocalPod>) -> Result<Verdict, Error> {
         {
             let world = self.world();
+            // Whoever learns the rest wakes it, and so does each volume that goes.
             if !world.known || !world.held_by(pod.uid()).is_empty() {
-                return Ok(());
+                return Ok(Verdict::Done);
             }
         }
         if !self.clear_pod_directory(pod.uid()).await {
-            return Ok(());
+            return Ok(Verdict::Failed("the pod's directory stays".to_owned()));
         }
         self.notices.forget(pod.uid());
         if !pod.meta.is_deleting() || !self.options.finish_pods {
-            return Ok(());
+            return Ok(Verdict::Done);
         }
         let ended = self.context.client.delete_now::<LocalPod>(&pod.meta.key, &Preconditions::same(&pod.meta)).await;
         match ended {
@@ -184,7 +185,7 @@ impl Agent {
             Err(error) if error.is_not_found() || error.is_conflict() => {}
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(Verdict::Done)
     }
 }
 
