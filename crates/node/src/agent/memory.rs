@@ -20,6 +20,8 @@ pub(crate) struct World {
     pub(crate) failures: BTreeMap<VolumeId, BTreeMap<Step, Failed>>,
     /// Where pods stand with their volumes, as last decided.
     pub(crate) stands: BTreeMap<(VolumeId, Uid), Because>,
+    /// Mounts of pods that did not answer when they were looked at last, and what was said about it.
+    pub(crate) silent: BTreeMap<(VolumeId, Uid), Box<str>>,
     /// What the node's status lists as in use, as the server stored it.
     pub(crate) reported: BTreeSet<Box<str>>,
     /// Whether every pod was resolved once and the node was read: only then anything may be taken away.

@@ -72,6 +72,7 @@ impl Agent {
         let mut world = self.world();
         world.failures.remove(id);
         world.stands.retain(|(volume, _), _| volume != id);
+        world.silent.retain(|(volume, _), _| volume != id);
     }
 
     /// Remembers where each pod stands, and wakes the pods for which that is news.
@@ -87,8 +88,10 @@ impl Agent {
                     let own = failures.iter().filter(|(step, _)| step.pod() == Some(&wanted.pod));
                     own.map(|(_, failed)| failed.because.clone()).next_back()
                 });
-                let stands = match (failed, &stands) {
-                    (Some(failed), Because::Staging | Because::Publishing) => failed,
+                let silent = world.silent.get(&(id.clone(), wanted.pod.clone())).cloned();
+                let stands = match (failed, silent, &stands) {
+                    (Some(failed), _, Because::Staging | Because::Publishing) => failed,
+                    (_, Some(message), Because::Ready) => Because::Hung { message },
                     _ => stands,
                 };
                 let held = world.stands.insert((id.clone(), wanted.pod.clone()), stands.clone());
@@ -138,7 +141,10 @@ impl Agent {
         match step {
             Step::Stage(_) => entry.device = Held::Yes,
             Step::Unstage => entry.device = Held::No,
-            Step::Unpublish(pod) => drop(entry.pods.remove(pod)),
+            Step::Unpublish(pod) => {
+                entry.pods.remove(pod);
+                world.silent.remove(&(id.clone(), pod.clone()));
+            }
             Step::Publish(pod) | Step::Republish(pod) => {
                 if let Some(held) = entry.pods.get_mut(pod) {
                     held.held = Held::Yes;
@@ -171,6 +177,10 @@ impl Agent {
             after_failure(entry, step, &failure);
         }
         self.tell_failure(step, view, &because);
+        let because = match failure.hung {
+            true => Because::Hung { message: because.to_string().into() },
+            false => because,
+        };
         let mut world = self.world();
         let times = world.failures.get(id).and_then(|failures| failures.get(step)).map_or(0, |failed| failed.times) + 1;
         let wait = BACKOFF.start.saturating_mul(1u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(BACKOFF.max);

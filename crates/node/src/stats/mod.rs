@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::Agent;
 use crate::actual::{Entry, Shape, VolumeId, What};
 use crate::desired::Wish;
-use crate::host::Found;
+use crate::host::{Found, HostError};
 use crate::layout::Name;
 
 /// How many drivers are asked at once.
@@ -141,7 +141,7 @@ impl Agent {
             let mounted = mounts.at(&path).is_some();
             async move {
                 let found = match mounted {
-                    true => self.host.find(&path).await.ok(),
+                    true => Some(self.host.find(&path).await),
                     false => None,
                 };
                 (id, pod, mounted, found)
@@ -149,15 +149,38 @@ impl Agent {
         });
         let probed: Vec<_> = probes.buffered(AT_ONCE).collect().await;
         for (id, pod, mounted, found) in probed {
+            if let Some(pod) = &pod {
+                self.heard(&id, pod, found.as_ref());
+            }
             let held = match (mounted, found, &pod) {
                 (false, _, Some(_)) => Held::Maybe(lifecycle::node::Origin::Seen),
                 // A driver need not mount anything to stage a volume.
                 (false, _, None) => continue,
-                (true, Some(Found::Corrupted { .. }), _) => Held::Corrupted,
+                (true, Some(Ok(Found::Corrupted { .. })), _) => Held::Corrupted,
                 // A path that does not answer may answer later: nothing is known about it now.
                 (true, Some(_) | None, _) => continue,
             };
             self.demote(&id, pod.as_ref(), held);
+        }
+    }
+
+    /// Keeps in mind whether a pod's mount answers: a pod whose mount does not is told so.
+    fn heard(&self, id: &VolumeId, pod: &Uid, found: Option<&Result<Found, HostError>>) {
+        let key = (id.clone(), pod.clone());
+        let changed = {
+            let mut world = self.world();
+            match found {
+                Some(Err(error)) if error.is_hung() => {
+                    // How long it has not answered changes; that it does not is what counts.
+                    let new = !world.silent.contains_key(&key);
+                    world.silent.entry(key).or_insert_with(|| error.to_string().into());
+                    new
+                }
+                _ => world.silent.remove(&key).is_some(),
+            }
+        };
+        if changed {
+            self.volume_queue.add(id.clone());
         }
     }
 
