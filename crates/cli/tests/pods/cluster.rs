@@ -94,7 +94,12 @@ impl Cluster {
         cluster
     }
 
-    fn launch(&mut self, role: Role) {
+    /// SIGKILL.
+    pub(super) fn stop(&mut self, role: Role) {
+        drop(self.programs.remove(&role));
+    }
+
+    pub(super) fn launch(&mut self, role: Role) {
         let name = format!("{role:?}").to_lowercase();
         let command = self.command(role);
         self.programs.insert(role, Program::launch(&self.scratch.path(""), &name, command));
@@ -267,7 +272,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Whether a path has nothing in it, or is not there.
+/// What is in a directory, if it is there.
 pub(super) fn entries(directory: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(directory)
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())

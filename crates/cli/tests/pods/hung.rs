@@ -1,5 +1,7 @@
 //! A mount that does not answer stops nothing but itself, and is named.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Role};
@@ -40,8 +42,21 @@ impl Cluster {
         self.until(&format!("{name} is gone"), waiting).await;
     }
 
+    /// Waits until `orlop explain` says of a pod that this path does not answer, and what to do about it.
+    async fn until_named(&mut self, pod: &str, path: &Path) {
+        let words = [&*path.display().to_string(), "does not answer", "node/hung", "FUSE daemon has to come back"];
+        let unnamed = async |cluster: &Cluster| {
+            let said = cluster.explain(&format!("pod/{pod}"));
+            match words.iter().all(|word| said.contains(word)) {
+                true => Vec::new(),
+                false => vec![said],
+            }
+        };
+        self.until(&format!("the hung path of {pod} is named"), unnamed).await;
+    }
+
     /// Where the volume of a claim is mounted in the pod of the same name.
-    async fn target(&self, name: &str) -> std::path::PathBuf {
+    async fn target(&self, name: &str) -> PathBuf {
         let pod = self.pod(name).await.expect("it is there");
         let (_, claim) = self.say(("GET", &format!("{}/{name}", objects::CLAIMS)), None).await;
         let volume = claim["spec"]["volumeName"].as_str().expect("it is bound");
@@ -71,21 +86,35 @@ async fn a_filesystem_that_stops_answering_blocks_nothing_but_itself_and_is_name
     cluster.delete_both("second").await;
     cluster.until_gone("second").await;
 
-    let words = [place.display().to_string(), "does not answer".to_owned()];
-    let unnamed = async |cluster: &Cluster| {
-        let said = cluster.explain("pod/hung");
-        match words.iter().all(|word| said.contains(word)) {
-            true => Vec::new(),
-            false => vec![said],
-        }
-    };
-    cluster.until("the hung path is named", unnamed).await;
-    println!("{}", cluster.explain("pod/hung"));
-    println!("{}", cluster.explain("pod/first"));
+    cluster.until_named("hung", &place).await;
+    cluster.until_named("first", &covered).await;
 
     // A filesystem without a server answers, though only with errors.
     drop(servers);
     cluster.delete(&format!("{}/hung", objects::PODS)).await;
     cluster.delete_both("first").await;
+    cluster.until("nothing is left", Cluster::left).await;
+}
+
+/// Spec node 22, 30 #1: while the agent learns what it holds, nothing ends. What was to end meanwhile ends right after.
+#[tokio::test]
+async fn a_pod_without_a_volume_that_was_deleted_while_no_agent_ran_goes_when_one_runs() {
+    needs!(Ext4);
+    if let Some(why) = namespace::missing() {
+        return skip("pods::hung", why);
+    }
+    let mut cluster = Cluster::start(1).await;
+    cluster.make_both("holder").await;
+    cluster.until_ready("holder").await;
+    cluster.stop(Role::Agent(0));
+    let pods = ["early", "late"].map(|name| objects::pod(name, &cluster.nodes[0], &objects::of_claim("none")));
+    for (name, pod) in ["early", "late"].iter().zip(&pods) {
+        cluster.create(objects::PODS, pod).await;
+        cluster.delete(&format!("{}/{name}", objects::PODS)).await;
+    }
+    cluster.launch(Role::Agent(0));
+    cluster.until_gone("early").await;
+    cluster.until_gone("late").await;
+    cluster.delete_both("holder").await;
     cluster.until("nothing is left", Cluster::left).await;
 }
