@@ -160,6 +160,7 @@ async fn start(args: &Args, node: Option<String>) -> anyhow::Result<()> {
     tracing::info!(address = %args.driver.csi_address, "waiting for the driver");
     let (stopper, stop) = Stopper::new();
     let (done, ended) = Stopper::new();
+    let never = Stop::never();
     let working = async {
         let work = async {
             match node {
@@ -184,7 +185,8 @@ async fn start(args: &Args, node: Option<String>) -> anyhow::Result<()> {
     tokio::select! {
         biased;
         (worked, ()) = async { tokio::join!(working, serving) } => worked,
-        lost = driver.run(&ended) => lost.map_err(|error| anyhow!(error)),
+        // The connection has no end of its own: the work's outcome is what counts.
+        lost = driver.run(&never) => lost.map_err(|error| anyhow!(error)),
         // The second signal: whoever sends it does not want to wait.
         signals = stop::on_signals(stopper) => signals.map_err(|error| anyhow!(error)),
     }

@@ -153,7 +153,8 @@ fn growing_and_publishing_again_are_for_pods_that_have_the_volume_node_6_2() {
     let due = |due| [Wanted { due, ..wanted("p", Held::Yes) }];
     assert_eq!(steps(&observed(Held::Yes, &due(Due::Expand), &has)), [Step::Expand(uid("p"))]);
     assert_eq!(steps(&observed(Held::Yes, &due(Due::Republish), &has)), [Step::Republish(uid("p"))]);
-    let inline = Observed { staging: Staging::NotNeeded, ..observed(Held::No, &due(Due::Republish), &has) };
+    let again = due(Due::Republish);
+    let inline = Observed { staging: Staging::NotNeeded, ..observed(Held::No, &again, &has) };
     assert_eq!(steps(&inline), [Step::Republish(uid("p"))], "node 16: nothing is staged for it");
 }
 

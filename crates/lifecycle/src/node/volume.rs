@@ -253,3 +253,31 @@ fn unattached(observed: &Observed<'_>) -> Option<Because> {
         Attachment::Attached => Some(Because::NotAttached),
     }
 }
+
+#[cfg(test)]
+mod dead {
+    use super::*;
+
+    /// Weakness node 31 #9, race node 30 #10: a publish whose end is not known, on a filesystem that died.
+    #[test]
+    fn a_doubtful_view_of_a_dead_filesystem_goes_and_then_the_volume_is_staged_anew() {
+        let pod = Uid::from("pod");
+        let maybe = Held::Maybe(Origin::Seen);
+        let wanted = [Wanted { pod: pod.clone(), held: maybe, due: Due::Nothing }];
+        let holders = [Holder { pod: pod.clone(), held: maybe, wish: Wish::Wanted }];
+        let observed = Observed {
+            attach: Attach::NotNeeded,
+            driver: None,
+            staging: Staging::Needed,
+            device: Held::Corrupted,
+            removal: Removal::Allowed,
+            sharing: Sharing::Many,
+            wanted: &wanted,
+            holders: &holders,
+        };
+        assert_eq!(decide(&observed).actions.first(), Some(&Step::Unpublish(pod)));
+        let wanted = [Wanted { held: Held::No, ..wanted[0].clone() }];
+        let observed = Observed { wanted: &wanted, holders: &[], ..observed };
+        assert_eq!(decide(&observed).actions.first(), Some(&Step::Unstage));
+    }
+}

@@ -28,8 +28,8 @@ impl Agent {
         self.world().known = true;
         tracing::info!("the pods of this node and what it holds are known");
         self.wake_all();
-        // Pods that ended meanwhile had to wait for this, and those without a volume have nobody else to wake them.
-        for pod in self.pods.walk().filter(|pod| !pod.lives()) {
+        // Pods that ended before this could not be let go of.
+        for pod in self.pods.walk() {
             self.pod_queue.add(pod.meta.key.clone());
         }
         self.sweep_orphans().await;

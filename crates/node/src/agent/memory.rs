@@ -20,7 +20,7 @@ pub(crate) struct World {
     pub(crate) failures: BTreeMap<VolumeId, BTreeMap<Step, Failed>>,
     /// Where pods stand with their volumes, as last decided.
     pub(crate) stands: BTreeMap<(VolumeId, Uid), Because>,
-    /// Mounts of pods that did not answer when they were looked at last, and what was said about it.
+    /// Mounts that do not answer, with the machine's words.
     pub(crate) silent: BTreeMap<(VolumeId, Uid), Box<str>>,
     /// What the node's status lists as in use, as the server stored it.
     pub(crate) reported: BTreeSet<Box<str>>,

@@ -6,7 +6,7 @@ use api::keys::condition;
 use api::{Key, Kind, Uid};
 use lifecycle::Reason as _;
 use lifecycle::node::Because;
-use runtime::client::{Error, Preconditions};
+use runtime::client::{Deleted, Error, Preconditions};
 use runtime::{Patch, Verdict};
 use serde_json::json;
 
@@ -181,7 +181,9 @@ impl Agent {
         }
         let ended = self.context.client.delete_now::<LocalPod>(&pod.meta.key, &Preconditions::same(&pod.meta)).await;
         match ended {
-            Ok(_) => self.pods.deleted(&pod.meta.key, pod.uid()),
+            Ok(Deleted::Gone) => self.pods.deleted(&pod.meta.key, pod.uid()),
+            // Somebody's finalizer holds it; its end is his.
+            Ok(Deleted::Pending(object)) => drop(self.pods.wrote(object)),
             Err(error) if error.is_not_found() || error.is_conflict() => {}
             Err(error) => return Err(error),
         }

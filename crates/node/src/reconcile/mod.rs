@@ -89,9 +89,9 @@ impl Agent {
                     own.map(|(_, failed)| failed.because.clone()).next_back()
                 });
                 let silent = world.silent.get(&(id.clone(), wanted.pod.clone())).cloned();
-                let stands = match (failed, silent, &stands) {
-                    (Some(failed), _, Because::Staging | Because::Publishing) => failed,
-                    (_, Some(message), Because::Ready) => Because::Hung { message },
+                let stands = match (failed, &stands, silent) {
+                    (Some(failed), Because::Staging | Because::Publishing, _) => failed,
+                    (_, Because::Ready, Some(message)) => Because::Hung { message },
                     _ => stands,
                 };
                 let held = world.stands.insert((id.clone(), wanted.pod.clone()), stands.clone());

@@ -144,42 +144,41 @@ impl Agent {
                     true => Some(self.host.find(&path).await),
                     false => None,
                 };
-                (id, pod, mounted, found)
+                (id, pod, found)
             }
         });
         let probed: Vec<_> = probes.buffered(AT_ONCE).collect().await;
-        for (id, pod, mounted, found) in probed {
-            if let Some(pod) = &pod {
-                self.heard(&id, pod, found.as_ref());
-            }
-            let held = match (mounted, found, &pod) {
-                (false, _, Some(_)) => Held::Maybe(lifecycle::node::Origin::Seen),
+        for (id, pod, found) in probed {
+            self.note_silence(&id, pod.as_ref(), found.as_ref());
+            let held = match (found, &pod) {
+                (None, Some(_)) => Held::Maybe(lifecycle::node::Origin::Seen),
                 // A driver need not mount anything to stage a volume.
-                (false, _, None) => continue,
-                (true, Some(Ok(Found::Corrupted { .. })), _) => Held::Corrupted,
+                (None, None) => continue,
+                (Some(Ok(Found::Corrupted { .. })), _) => Held::Corrupted,
                 // A path that does not answer may answer later: nothing is known about it now.
-                (true, Some(_) | None, _) => continue,
+                (Some(Ok(_) | Err(_)), _) => continue,
             };
             self.demote(&id, pod.as_ref(), held);
         }
     }
 
-    /// Keeps in mind whether a pod's mount answers: a pod whose mount does not is told so.
-    fn heard(&self, id: &VolumeId, pod: &Uid, found: Option<&Result<Found, HostError>>) {
+    /// A mount that does not answer is said in its pod's condition, until it answers again.
+    fn note_silence(&self, id: &VolumeId, pod: Option<&Uid>, found: Option<&Result<Found, HostError>>) {
+        let Some(pod) = pod else { return };
         let key = (id.clone(), pod.clone());
+        let silent = match found {
+            Some(Err(error)) if error.is_hung() => Some(error.to_string()),
+            Some(_) | None => None,
+        };
         let changed = {
             let mut world = self.world();
-            match found {
-                Some(Err(error)) if error.is_hung() => {
-                    // How long it has not answered changes; that it does not is what counts.
-                    let new = !world.silent.contains_key(&key);
-                    world.silent.entry(key).or_insert_with(|| error.to_string().into());
-                    new
-                }
-                _ => world.silent.remove(&key).is_some(),
+            match silent {
+                Some(message) => world.silent.insert(key, message.into()).is_none(),
+                None => world.silent.remove(&key).is_some(),
             }
         };
         if changed {
+            tracing::warn!(volume = %id, %pod, "whether the mount answers has changed");
             self.volume_queue.add(id.clone());
         }
     }

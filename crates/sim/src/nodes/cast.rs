@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use super::days::{Cabled, Place};
 use super::witness::ROOT;
-use super::{Company, Layout, Mutation};
+use super::{Company, Layout, Mutation, RESYNC};
 use crate::driver::Model;
 use crate::faults::Seeded;
 use crate::machine::{ModelHost, Power, Rough};
@@ -183,7 +183,8 @@ impl Cast {
             std::future::pending::<()>().await;
         };
         let Ok(directories) = Directories::new(ROOT) else { return };
-        let options = node::Options { workers: WORKERS, ..node::Options::new(place.machine.name(), directories) };
+        let options = node::Options::new(place.machine.name(), directories);
+        let options = node::Options { workers: WORKERS, resync: RESYNC, ..options };
         let agent = Agent::new(&context, host, drivers.clone(), options);
         let work = join3(Box::pin(agent.run(&stop)), driver.run(&stop), registering);
         drop(process.run(&stop, work).await);

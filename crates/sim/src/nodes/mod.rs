@@ -44,8 +44,10 @@ use days::{Days, Hardness, Place};
 use witness::Eyes;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Nothing was written for so long: the world is silent. Longer than any backoff.
-const SILENCE: Duration = Duration::from_secs(20 * 60);
+/// Nothing was written for so long: the world is silent. Longer than any backoff, and than an agent's [`RESYNC`].
+const SILENCE: Duration = Duration::from_secs(8 * 60);
+/// How often agents look at everything again. Only directories that are already empty may have to wait for it.
+const RESYNC: Duration = Duration::from_secs(5 * 60);
 /// A calm world falls silent within this time, or never.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 /// More writes to one pod, node or attachment than this are a storm. A node is written twice for each volume that comes or
@@ -85,8 +87,8 @@ impl Layout {
         habits.backend = if random.below(3) == 0 { Backend::Lenient } else { Backend::Strict };
         Self {
             company,
-            nodes: 2 + usize::try_from(random.below(2)).unwrap_or_default(),
-            life: random.between(&(45 * SECOND..=150 * SECOND)),
+            nodes: *random.pick(&[2, 2, 3]).unwrap_or(&2),
+            life: random.between(&(45 * SECOND..=120 * SECOND)),
             api,
             habits,
             host_crash: Odds::of_10_000(*random.pick(&[0, 20, 60]).unwrap_or(&0)),

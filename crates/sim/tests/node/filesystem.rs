@@ -1,7 +1,11 @@
 //! From the claim to the mount and back: node 9 to 13, 20, 32 #6 to #9.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use api::{Key, Kind};
 use serde_json::json;
+use sim::machine::{Event, HostFate};
 use tonic::Code;
 
 use crate::driver::Reply;
@@ -45,7 +49,7 @@ fn a_driver_that_does_not_attach_needs_no_attachment_node_32_7() {
         assert!(stage.publish_context.is_empty() && publish.publish_context.is_empty());
         assert_eq!(publish.target_path, target(&uid, "v").to_string_lossy());
         assert_eq!(publish.staging_target_path, stage.staging_target_path);
-        assert!(stage.staging_target_path.starts_with(&format!("{ROOT}/plugins/kubernetes.io/csi/")));
+        assert!(stage.staging_target_path.starts_with(&format!("{ROOT}/plugins/{}/", api::keys::plugin::CSI)));
         assert_eq!(publish.volume_context, [("flavour".to_owned(), "plain".to_owned())].into());
         let Some(::csi::v1::volume_capability::AccessType::Mount(mount)) = stage.volume_capability.unwrap().access_type
         else {
@@ -180,5 +184,31 @@ fn the_second_pod_on_a_volume_for_one_pod_is_refused_node_32_15() {
         assert_eq!(rig.doorman.count("publish"), 1);
         rig.delete_pod("a").await;
         rig.until_ready("b").await;
+    });
+}
+
+#[test]
+fn a_mount_that_does_not_answer_is_named_and_holds_up_nobody_node_31_9() {
+    let silent = Arc::new(AtomicBool::new(false));
+    let script = {
+        let silent = silent.clone();
+        move |event: &Event<'_>| match silent.load(Ordering::Relaxed) && event.path.ends_with("v/mount") {
+            true => HostFate::Hung,
+            false => HostFate::Done,
+        }
+    };
+    play(Play { host: Box::new(script), ..Play::default() }, async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.until_ready("p").await;
+        silent.store(true, Ordering::Relaxed);
+        rig.until_said("p", "Hung").await;
+        assert!(rig.said("p").await.2.contains("does not answer"));
+        rig.volume("w", json!({})).await;
+        rig.pod("q", &["w"]).await;
+        rig.until_ready("q").await;
+        silent.store(false, Ordering::Relaxed);
+        rig.until_ready("p").await;
+        assert!(rig.is_mounted(&uid, "v") && rig.doorman.count("unpublish") == 0);
     });
 }

@@ -1,6 +1,7 @@
 //! Kinds of volumes: inline, block, in-tree, generic ephemeral (node 12, 17, 24, 5.4).
 
 use api::Kind;
+use api::keys::context;
 use serde_json::json;
 
 use crate::stage::{Play, ROOT, key, play};
@@ -20,10 +21,10 @@ fn an_inline_volume_is_published_for_its_pod_and_never_staged_node_12() {
         let request = rig.doorman.publish();
         assert!(request.volume_id.starts_with("csi-") && request.volume_id.len() == 68, "node 2.2");
         assert!(request.staging_target_path.is_empty() && request.publish_context.is_empty());
-        let context = |name: &str| request.volume_context.get(name).cloned().unwrap_or_default();
-        assert_eq!(context("csi.storage.k8s.io/ephemeral"), "true", "node 32 #14");
-        assert_eq!(context("csi.storage.k8s.io/pod.uid"), uid);
-        assert_eq!(context("size"), "1Gi");
+        let told = |name: &str| request.volume_context.get(name).cloned().unwrap_or_default();
+        assert_eq!(told(context::EPHEMERAL), "true", "node 32 #14");
+        assert_eq!(told(context::POD_UID), uid);
+        assert_eq!(told("size"), "1Gi");
         rig.delete_pod("p").await;
         rig.until_gone("p").await;
         rig.until_clean().await;
@@ -56,7 +57,7 @@ fn a_device_is_bound_linked_and_held_and_leaves_nothing_node_32_16() {
         let uid = rig.pod_with("p", volumes, device_pod()).await;
         rig.attach("v").await;
         rig.until_ready("p").await;
-        let blocks = format!("{ROOT}/plugins/kubernetes.io/csi/volumeDevices");
+        let blocks = format!("{ROOT}/plugins/{}/volumeDevices", api::keys::plugin::CSI);
         assert!(rig.exists(&format!("{ROOT}/pods/{uid}/volumeDevices/kubernetes.io~csi/v")), "the link");
         assert!(rig.exists(&format!("{blocks}/v/data/vol_data.json")));
         assert!(rig.mounts().contains(&format!("{blocks}/v/dev/{uid}").into()), "the bind mount");

@@ -147,7 +147,7 @@ async fn lives(world: &World, rig: &Rig, door: Door, (api, host): (BoxedApi, Box
         let registered =
             Registered { name: rig.model.name().to_owned(), driver: driver.clone(), node_id: NODE.to_owned() };
         rig.drivers.insert(registered.clone());
-        *rig.registered.lock().unwrap() = Some(registered);
+        *rig.registered.lock().expect("nobody panics with it") = Some(registered);
         let layout = Layout::new(ROOT).expect("a good path");
         let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), Options::new(NODE, layout));
         let never = Stop::never();
@@ -189,7 +189,7 @@ impl Rig {
     }
 
     pub(crate) fn register(&self) {
-        let registered = self.registered.lock().unwrap().clone().expect("it was registered");
+        let registered = self.registered.lock().expect("nobody panics with it").clone().expect("it was registered");
         self.drivers.insert(registered);
     }
 
@@ -318,7 +318,7 @@ impl Rig {
         let names: Vec<&Value> = volumes.as_array().into_iter().flatten().map(|volume| &volume["name"]).collect();
         let mounts: Vec<Value> = names
             .iter()
-            .map(|name| json!({"name": name, "mountPath": format!("/{}", name.as_str().unwrap())}))
+            .map(|name| json!({"name": name, "mountPath": format!("/{}", name.as_str().unwrap_or_default())}))
             .collect();
         let mut spec = json!({
             "nodeName": NODE, "terminationGracePeriodSeconds": 30, "volumes": volumes,
@@ -382,7 +382,7 @@ impl Rig {
             let node = self.get(Kind::NODE, &Key::cluster(NODE)).await.expect("the node is there");
             let in_use = node["status"]["volumesInUse"].as_array().map_or(0, Vec::len);
             let pods = self.children(&format!("{ROOT}/pods"));
-            let staged = self.children(&format!("{ROOT}/plugins/kubernetes.io/csi/{}", self.model.name()));
+            let staged = self.children(&format!("{ROOT}/plugins/{}/{}", api::keys::plugin::CSI, self.model.name()));
             self.mounts().is_empty() && in_use == 0 && pods == 0 && staged == 0
         };
         self.until("everything is gone", clean).await;

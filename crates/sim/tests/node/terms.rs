@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::keys::context;
 use api::{Key, Kind};
 use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use csi::v1::volume_capability::AccessType;
@@ -68,14 +69,14 @@ fn pods_and_tokens_are_told_where_the_driver_wants_them_node_32_13_14() {
             rig.pod("p", &["v"]).await;
             rig.until_ready("p").await;
             let request = rig.doorman.publish();
-            let name = "csi.storage.k8s.io/serviceAccount.tokens";
-            let (context, secrets) = (request.volume_context.get(name), request.secrets.get(name));
-            assert_eq!((context.is_some(), secrets.is_some()), (!in_secrets, in_secrets));
-            let tokens: serde_json::Value = serde_json::from_str(context.or(secrets).unwrap()).unwrap();
+            let name = context::TOKENS;
+            let (told, secrets) = (request.volume_context.get(name), request.secrets.get(name));
+            assert_eq!((told.is_some(), secrets.is_some()), (!in_secrets, in_secrets));
+            let tokens: serde_json::Value = serde_json::from_str(told.or(secrets).unwrap()).unwrap();
             assert!(tokens["vault"]["token"].as_str().is_some_and(|token| token.len() > 20));
-            assert_eq!(request.volume_context["csi.storage.k8s.io/ephemeral"], "false");
-            assert_eq!(request.volume_context["csi.storage.k8s.io/serviceAccount.name"], "default");
-            assert!(!rig.doorman.stage().volume_context.contains_key("csi.storage.k8s.io/pod.name"), "node 31 #18");
+            assert_eq!(request.volume_context[context::EPHEMERAL], "false");
+            assert_eq!(request.volume_context[context::SERVICE_ACCOUNT], "default");
+            assert!(!rig.doorman.stage().volume_context.contains_key(context::POD_NAME), "node 31 #18");
         });
     }
 }
