@@ -64,7 +64,7 @@ impl Cluster {
     }
 }
 
-/// Spec node 31 #1: the agent starts with a published volume that does not answer, and is given a path that does not.
+/// Spec node 31 #9: the agent starts with a published volume that does not answer, and is given a path that does not.
 #[tokio::test]
 async fn a_filesystem_that_stops_answering_blocks_nothing_but_itself_and_is_named() {
     needs!(Ext4);

@@ -3,8 +3,8 @@
 //! Not only pods' directories are looked at, but everything that the agent keeps: what was staged and had no pod at the
 //! moment of a crash is found as well (weakness node 31 #2, crash points node 30 #8 #9). Each volume is one of three: healthy
 //! and finished, then it is left alone; in doubt, then it is asked for again if a pod wants it and taken away if none does;
-//! or dead. Whether mounts live is asked of all at once and for a moment only: a thousand that do not answer cost no more
-//! than one, and are looked at again later.
+//! or dead. Whether mounts live is asked of all at once, for a moment only: hundreds that do not answer cost no
+//! more than one, and are looked at again later.
 
 mod unread;
 
@@ -70,7 +70,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Looks at every mount below the root (weakness node 31 #1).
+    /// Looks at every mount below the root (weakness node 31 #9).
     async fn survey(&self) -> Result<Scene, HostError> {
         let mounts = self.host.mounts().await?;
         let root = self.options.layout.root();
