@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use node::layout::Layout;
+
 use super::cluster::{Cluster, Node, entries};
 use super::objects;
 
@@ -29,7 +31,7 @@ fn left_on(node: &Node) -> Vec<String> {
     // The agent keeps its root as a mount, as a kubelet's is one.
     let points = table.below(top).map(|mount| &mount.mount_point).filter(|point| **point != node.root);
     left.extend(points.map(|point| format!("mount on {}: {}", node.name, point.display())));
-    let staged = node.root.join("plugins/kubernetes.io/csi").join(node.driver_name());
+    let staged = Layout::new(&node.root).unwrap().csi().join(node.driver_name());
     let folders =
         [node.root.join("pods"), staged, node.pool.join("volumes"), node.pool.join(".tmp"), node.pool.join(".trash")];
     for folder in folders {
