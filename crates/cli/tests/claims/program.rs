@@ -39,7 +39,8 @@ impl Program {
         Self::launch(folder, host, command)
     }
 
-    fn launch(folder: &Path, name: &str, mut command: Command) -> Self {
+    /// Any command, with its log in `folder`.
+    pub(super) fn launch(folder: &Path, name: &str, mut command: Command) -> Self {
         let log = folder.join(format!("{name}.log"));
         let output = File::options().create(true).append(true).open(&log).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);

@@ -105,16 +105,7 @@ impl Scratch {
 
     /// Loop devices on images of the pool, as the kernel has them now.
     pub fn pool_loops(&self) -> Vec<LoopStatus> {
-        let mut found = Vec::new();
-        for folder in ["volumes", "snapshots", "groups", ".tmp", ".trash"] {
-            let Ok(entries) = std::fs::read_dir(self.path("pool").join(folder)) else { continue };
-            for entry in entries.flatten() {
-                if let Ok(image) = std::fs::File::open(entry.path().join("image")) {
-                    found.extend(loopdev::find(BackingFile::of(&image).unwrap()).unwrap());
-                }
-            }
-        }
-        found
+        loops_of(&self.path("pool"))
     }
 
     /// Mounts below the scratch folder, the pool's own left out.
@@ -152,10 +143,29 @@ impl Drop for Scratch {
         for place in places.iter().filter(|place| **place != pool) {
             drop(mounts::unmount_all(place));
         }
-        for status in self.pool_loops() {
-            drop(loopdev::detach_and_wait(&status.device, status.backing, std::time::Duration::from_secs(2)));
-        }
+        detach_loops(&pool);
         drop(mounts::unmount_all(&pool));
+    }
+}
+
+/// Loop devices on images of a pool, as the kernel has them now.
+fn loops_of(pool: &Path) -> Vec<LoopStatus> {
+    let mut found = Vec::new();
+    for folder in ["volumes", "snapshots", "groups", ".tmp", ".trash"] {
+        let Ok(entries) = std::fs::read_dir(pool.join(folder)) else { continue };
+        for entry in entries.flatten() {
+            if let Ok(image) = std::fs::File::open(entry.path().join("image")) {
+                found.extend(loopdev::find(BackingFile::of(&image).unwrap()).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// Takes loop devices off the images of a pool, as far as nothing is mounted from them.
+pub fn detach_loops(pool: &Path) {
+    for status in loops_of(pool) {
+        drop(loopdev::detach_and_wait(&status.device, status.backing, std::time::Duration::from_secs(2)));
     }
 }
 

@@ -169,6 +169,11 @@ fn on_node(trail: &mut Trail<'_>, pod: &Pod) {
         (None, Some(said)) if said.ready => {
             return trail.push(subject(pod), Step::Node, &Node::Ready, Told::evidence(evidence));
         }
+        (None, Some(said)) if said.reason.eq_ignore_ascii_case("hung") => {
+            let because = Node::Hung { message: said.message.clone() };
+            let told = Told::evidence(evidence).fixed(advice::node(&because, &pod.node));
+            return trail.push(subject(pod), Step::Node, &because, told);
+        }
         (None, Some(said)) => {
             evidence.push(format!("the agent's reason is {}", said.reason));
             Finding::AgentSays { node, message: said.message.clone() }

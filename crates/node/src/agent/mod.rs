@@ -98,6 +98,8 @@ pub struct Agent {
     pub(crate) tokens: Tokens,
     /// Some pod does not want something any more: who works for it looks whether it is his.
     pub(crate) unwants: Notify,
+    /// A mount did not answer at the start.
+    pub(crate) look_again: Notify,
 }
 
 fn uid_of(pod: &LocalPod, found: &mut dyn FnMut(&str)) {
@@ -126,6 +128,7 @@ impl Agent {
             metrics: NodeMetrics::new(context),
             tokens: Tokens::default(),
             unwants: Notify::new(),
+            look_again: Notify::new(),
             options,
         };
         agent.subscribe();
@@ -148,11 +151,12 @@ impl Agent {
         };
         let volumes = queue::run(&self.volume_queue, self.options.workers, stop, |id| self.volume_pass(id));
         let pods = queue::run(&self.pod_queue, self.options.workers, stop, |key| self.pod_pass(key));
-        let others: [futures_util::future::BoxFuture<'_, ()>; 5] = [
+        let others: [futures_util::future::BoxFuture<'_, ()>; 6] = [
             Box::pin(self.learn()),
             Box::pin(self.report_in_use()),
             Box::pin(self.follow_drivers()),
             Box::pin(self.watch_stats()),
+            Box::pin(self.look_again()),
             Box::pin(self.resync()),
         ];
         let others = join_all(others.into_iter().map(until));
@@ -185,6 +189,12 @@ impl Agent {
             }
             self.wake_all();
         }
+    }
+
+    /// Waits for mounts as long as it takes, now that everything else goes on.
+    async fn look_again(&self) {
+        self.look_again.notified().await;
+        self.inspect_mounts().await;
     }
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {

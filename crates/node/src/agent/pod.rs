@@ -167,6 +167,7 @@ impl Agent {
     async fn finish(&self, pod: &Arc<LocalPod>) -> Result<Verdict, Error> {
         {
             let world = self.world();
+            // Whoever learns the rest wakes it, and so does each volume that goes.
             if !world.known || !world.held_by(pod.uid()).is_empty() {
                 return Ok(Verdict::Done);
             }

@@ -77,7 +77,7 @@ impl Agent {
                 let (path, kind) = self.host_path(wish).await?;
                 let expected = host_path::Expected::parse(&kind).map_err(|error| failed(&error))?;
                 let done = host_path::set_up(&*self.host, path.as_ref(), expected).await;
-                done.map_err(|error| failed(&error))
+                done.map_err(|error| Failure { hung: error.is_hung(), ..failed(&error) })
             }
             Plugin::Nfs => {
                 let export = self.export(wish).await?;

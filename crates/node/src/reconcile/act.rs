@@ -27,26 +27,28 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// Whether it was brought about and something after it failed: it is there.
     pub(crate) seen: bool,
+    /// Whether a path did not answer.
+    pub(crate) hung: bool,
 }
 
 impl Failure {
     /// Nothing was done.
     pub(crate) fn transient(stage: Stage, message: impl ToString) -> Self {
-        Self { class: Class::Transient, stage, message: message.to_string(), seen: false }
+        Self { class: Class::Transient, stage, message: message.to_string(), seen: false, hung: false }
     }
 
     pub(crate) fn of(class: Class, stage: Stage, message: impl ToString) -> Self {
-        Self { class, stage, message: message.to_string(), seen: false }
+        Self { class, stage, message: message.to_string(), seen: false, hung: false }
     }
 
     /// The volume is mounted, and something else did not work.
     pub(crate) fn after_mount(stage: Stage, message: impl ToString) -> Self {
-        Self { class: Class::Uncertain, stage, message: message.to_string(), seen: true }
+        Self { class: Class::Uncertain, stage, message: message.to_string(), seen: true, hung: false }
     }
 
     /// The machine did not do something before the driver was asked.
     pub(crate) fn host(stage: Stage) -> impl Fn(HostError) -> Self {
-        move |error| Self::transient(stage, error)
+        move |error| Self { hung: error.is_hung(), ..Self::transient(stage, error) }
     }
 }
 

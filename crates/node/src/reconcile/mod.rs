@@ -72,6 +72,7 @@ impl Agent {
         let mut world = self.world();
         world.failures.remove(id);
         world.stands.retain(|(volume, _), _| volume != id);
+        world.silent.retain(|(volume, _), _| volume != id);
     }
 
     /// Remembers where each pod stands, and wakes the pods for which that is news.
@@ -176,6 +177,10 @@ impl Agent {
             after_failure(entry, step, &failure);
         }
         self.tell_failure(step, view, &because);
+        let because = match failure.hung {
+            true => Because::Hung { message: because.to_string().into() },
+            false => because,
+        };
         let mut world = self.world();
         let times = world.failures.get(id).and_then(|failures| failures.get(step)).map_or(0, |failed| failed.times) + 1;
         let wait = BACKOFF.start.saturating_mul(1u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(BACKOFF.max);

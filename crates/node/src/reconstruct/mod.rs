@@ -3,14 +3,18 @@
 //! Not only pods' directories are looked at, but everything that the agent keeps: what was staged and had no pod at the
 //! moment of a crash is found as well (weakness node 31 #2, crash points node 30 #8 #9). Each volume is one of three: healthy
 //! and finished, then it is left alone; in doubt, then it is asked for again if a pod wants it and taken away if none does;
-//! or dead.
+//! or dead. Whether mounts live is asked of all at once, for a moment only: hundreds that do not answer cost no
+//! more than one, and are looked at again later.
 
 mod unread;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use api::Uid;
+use futures_util::stream::{self, StreamExt as _};
 use lifecycle::attach::unique_name;
 use lifecycle::node::{Held, Origin};
 
@@ -20,16 +24,45 @@ use crate::agent::Unread;
 use crate::host::{Found, HostError, Mounts};
 use crate::layout::{Lifecycle, Name, Plugin, Published, Staged, Stored, VolumeData, data, per_pod_name};
 
+/// How long a mount is waited for while nothing else goes on.
+const GLANCE: Duration = Duration::from_secs(1);
+
+/// How many mounts are looked at at once.
+const AT_ONCE: usize = 256;
+
+/// The mount table, and what of it is dead.
+struct Scene {
+    mounts: Mounts,
+    dead: BTreeSet<PathBuf>,
+}
+
+impl Scene {
+    /// Healthy and finished, in doubt, or dead.
+    fn published(&self, published: &Published, finished: bool) -> Held {
+        let mount = published.mount();
+        match (self.mounts.at(&mount).is_some(), self.dead.contains(&mount), finished) {
+            (true, true, _) => Held::Corrupted,
+            (true, false, true) => Held::Yes,
+            (true, false, false) | (false, _, _) => Held::Maybe(Origin::Seen),
+        }
+    }
+
+    /// In doubt, or dead.
+    fn staged(&self, staged: &Staged) -> Held {
+        if self.dead.contains(&staged.mount()) { Held::Corrupted } else { Held::Maybe(Origin::Seen) }
+    }
+}
+
 impl Agent {
     /// Finds everything. A path that does not answer is left for later, and stops nothing else.
     pub(crate) async fn reconstruct(&self) -> Result<(), HostError> {
-        let mounts = self.host.mounts().await?;
-        self.find_staged(&mounts).await?;
+        let scene = &self.survey().await?;
+        self.find_staged(scene).await?;
         self.find_blocks().await?;
         self.find_local().await?;
         for entry in self.host.list(&self.options.layout.pods()).await? {
             if let Some(uid) = Name::found(&entry.name) {
-                self.find_pod(&uid, &mounts).await?;
+                self.find_pod(&uid, scene).await?;
             }
         }
         let found = self.world().actual.len();
@@ -37,8 +70,35 @@ impl Agent {
         Ok(())
     }
 
+    /// Looks at every mount below the root (weakness node 31 #9).
+    async fn survey(&self) -> Result<Scene, HostError> {
+        let mounts = self.host.mounts().await?;
+        let root = self.options.layout.root();
+        let points: BTreeSet<PathBuf> = mounts.under(root).map(|mount| mount.point.clone()).collect();
+        let glances = stream::iter(points.into_iter().filter(|point| point != root))
+            .map(|point| async move { self.is_dead(&point).await.then_some(point) });
+        let dead = glances.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect::<Vec<_>>().await;
+        let dead = dead.into_iter().collect();
+        Ok(Scene { mounts, dead })
+    }
+
+    /// Whether a mount is known to be dead after a moment. What does not answer is looked at again when there is time.
+    async fn is_dead(&self, point: &Path) -> bool {
+        match tokio::time::timeout(GLANCE, self.host.find(point)).await {
+            Ok(Ok(Found::Corrupted { errno, message })) => {
+                tracing::warn!(path = %point.display(), errno, message, "a mount is dead");
+                return true;
+            }
+            Ok(Ok(_)) => return false,
+            Ok(Err(error)) => tracing::warn!(%error, "a mount cannot be looked at"),
+            Err(_) => tracing::warn!(path = %point.display(), "a mount does not answer at once"),
+        }
+        self.look_again.notify_one();
+        false
+    }
+
     /// Everything that drivers staged here, with or without a pod.
-    async fn find_staged(&self, mounts: &Mounts) -> Result<(), HostError> {
+    async fn find_staged(&self, scene: &Scene) -> Result<(), HostError> {
         let layout = &self.options.layout;
         let blocks = layout.blocks();
         for driver in self.host.list(&layout.csi()).await? {
@@ -52,7 +112,7 @@ impl Agent {
                 let staged = Staged::from_path(directory.clone());
                 self.metrics.reconstructed.inc();
                 match data::load(&*self.host, &staged.data()).await? {
-                    Stored::Good(kept) => self.found_staged(&kept, &staged, mounts).await,
+                    Stored::Good(kept) => self.found_staged(&kept, scene.staged(&staged)),
                     // A directory without metadata: nothing was ever asked for, or everything was taken away.
                     Stored::Absent => self.clear_empty(&staged).await,
                     Stored::Damaged(why) => {
@@ -65,14 +125,13 @@ impl Agent {
         Ok(())
     }
 
-    async fn found_staged(&self, kept: &VolumeData, staged: &Staged, mounts: &Mounts) {
+    fn found_staged(&self, kept: &VolumeData, device: Held) {
         let Ok(driver) = Name::new(&kept.driver) else { return };
         let id = VolumeId::from(unique_name(&kept.driver, &kept.handle));
         let what = What::Csi { driver, handle: kept.handle.as_str().into(), shape: Shape::Filesystem };
-        let corrupted = mounts.at(&staged.mount()).is_some() && self.is_dead(&staged.mount()).await;
         let mut world = self.world();
         let entry = world.actual.entry(id).or_insert_with(|| Entry::new(what, Attachable::Unknown));
-        entry.device = if corrupted { Held::Corrupted } else { Held::Maybe(Origin::Seen) };
+        entry.device = device;
     }
 
     /// Directories of staged volumes that nobody knows and that could not be removed when they were found.
@@ -156,7 +215,7 @@ impl Agent {
     }
 
     /// The volumes of one pod.
-    async fn find_pod(&self, uid: &Name, mounts: &Mounts) -> Result<(), HostError> {
+    async fn find_pod(&self, uid: &Name, scene: &Scene) -> Result<(), HostError> {
         let directory = self.options.layout.pod(uid);
         for plugin in self.host.list(&directory.volumes()).await? {
             let Some(plugin) = Plugin::from_directory(&plugin.name) else { continue };
@@ -164,7 +223,7 @@ impl Agent {
                 let Some(spec) = Name::found(&volume.name) else { continue };
                 self.metrics.reconstructed.inc();
                 match plugin {
-                    Plugin::Csi => self.find_published(uid, &spec, mounts).await?,
+                    Plugin::Csi => self.find_published(uid, &spec, scene).await?,
                     other => self.found_in_tree(other, uid, &spec),
                 }
             }
@@ -172,18 +231,18 @@ impl Agent {
         Ok(())
     }
 
-    async fn find_published(&self, uid: &Name, spec: &Name, mounts: &Mounts) -> Result<(), HostError> {
+    async fn find_published(&self, uid: &Name, spec: &Name, scene: &Scene) -> Result<(), HostError> {
         let place = self.options.layout.pod(uid);
         let published = place.csi(spec);
         match data::load(&*self.host, &published.data()).await? {
             Stored::Good(kept) => {
                 let marker = place.ready_marker(Plugin::Csi, spec);
                 let finished = self.host.find(&marker).await? == Found::File;
-                let held = self.judge(&published, finished, mounts).await;
+                let held = scene.published(&published, finished);
                 self.found_published(&kept, uid, spec, held);
             }
             // Nothing was ever asked for: metadata comes first.
-            Stored::Absent if mounts.at(&published.mount()).is_none() => {
+            Stored::Absent if scene.mounts.at(&published.mount()).is_none() => {
                 if let Err(error) = self.remove_published(&published).await {
                     tracing::warn!(%error, "a pod's volume directory has no metadata and is not empty");
                 }
@@ -194,32 +253,6 @@ impl Agent {
             }
         }
         Ok(())
-    }
-
-    /// Healthy and finished, in doubt, or dead.
-    async fn judge(&self, published: &Published, finished: bool, mounts: &Mounts) -> Held {
-        if mounts.at(&published.mount()).is_none() {
-            return Held::Maybe(Origin::Seen);
-        }
-        match (self.is_dead(&published.mount()).await, finished) {
-            (true, _) => Held::Corrupted,
-            (false, true) => Held::Yes,
-            (false, false) => Held::Maybe(Origin::Seen),
-        }
-    }
-
-    async fn is_dead(&self, path: &Path) -> bool {
-        match self.host.find(path).await {
-            Ok(Found::Corrupted { errno, message }) => {
-                tracing::warn!(path = %path.display(), errno, message, "a mount is dead");
-                true
-            }
-            Ok(_) => false,
-            Err(error) => {
-                tracing::warn!(%error, "a mount cannot be looked at");
-                false
-            }
-        }
     }
 
     pub(crate) fn found_published(&self, kept: &VolumeData, uid: &Name, spec: &Name, held: Held) {

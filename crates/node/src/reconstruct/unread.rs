@@ -41,7 +41,9 @@ impl Agent {
             tracing::warn!(%error, "recovered metadata could not be written");
         }
         let mounts = self.host.mounts().await.unwrap_or_default();
-        self.found_staged(&kept, staged, &mounts).await;
+        let mount = staged.mount();
+        let dead = mounts.at(&mount).is_some() && self.is_dead(&mount).await;
+        self.found_staged(&kept, if dead { Held::Corrupted } else { Held::Maybe(Origin::Seen) });
         true
     }
 

@@ -58,6 +58,12 @@ pub enum HostPathError {
     Host(#[from] HostError),
 }
 
+impl HostPathError {
+    pub fn is_hung(&self) -> bool {
+        matches!(self, Self::Host(error) if error.is_hung())
+    }
+}
+
 pub async fn set_up(host: &dyn Host, path: &Path, expected: Expected) -> Result<(), HostPathError> {
     if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
         return Err(HostPathError::Backstep(path.to_path_buf()));

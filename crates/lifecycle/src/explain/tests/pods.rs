@@ -93,7 +93,7 @@ fn a_pod_without_its_volumes_says_who_has_to_move() {
     let unregistered = Picture { csi_nodes: seen([drivers(&["other"])]), ..around(&pod) };
     let message = "MountVolume.SetUp failed for volume \"v\" : rpc error: code = Internal desc = mkfs failed";
     let failing = Picture { events: seen([event("Pod", ("web", "web-uid"), "FailedMount", message)]), ..around(&pod) };
-    let hung = web(condition("False", "hung", "could not look at /x/mount within 10s: the path does not answer"));
+    let hung = web(condition("False", "Hung", "could not look at /x/mount within 10s: the path does not answer"));
     let down =
         machine("node-1", over(told(), json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})));
     let not_ready = Picture { nodes: seen([down]), ..around(&pod) };
@@ -112,7 +112,7 @@ fn a_pod_without_its_volumes_says_who_has_to_move() {
             row("the attacher says nothing", explain::pod(&silent, &pod), Waiting, "attach/attach_overdue"),
             row("21: the driver is not registered", explain::pod(&unregistered, &pod), Waiting, "node/driver_missing"),
             row("29: kubelet cannot mount it", explain::pod(&failing, &pod), Waiting, "around/agent_says"),
-            row("36: the mount hangs", explain::pod(&around(&hung), &hung), Waiting, "around/agent_says"),
+            row("36: the mount hangs", explain::pod(&around(&hung), &hung), Waiting, "node/hung"),
             row("its node is down", explain::pod(&not_ready, &pod), Waiting, "around/pod_node_not_ready"),
             row("nobody has said anything", explain::pod(&around(&pod), &pod), Waiting, "around/agent_silent"),
             row("its claim is missing", explain::pod(&missing, &pod), Waiting, "node/claim_missing"),
