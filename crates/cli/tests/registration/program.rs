@@ -33,7 +33,7 @@ impl Program {
         let kept = Arc::clone(&log);
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                *kept.lock().unwrap() += &format!("{line}\n");
+                *kept.lock().expect("nobody panicked") += &format!("{line}\n");
                 grown.send_modify(|count| *count += 1);
             }
         });
@@ -41,7 +41,7 @@ impl Program {
     }
 
     pub(super) fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.lock().expect("nobody panicked").clone()
     }
 
     /// Waits until the log has so many lines with these words.
@@ -56,7 +56,7 @@ impl Program {
     pub(super) async fn address(&mut self) -> String {
         self.says("address=127.0.0.1:", 1).await;
         let log = self.log();
-        let rest = log.split("address=127.0.0.1:").nth(1).unwrap();
+        let rest = log.split("address=127.0.0.1:").nth(1).expect("it was just said");
         let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
         format!("127.0.0.1:{port}")
     }
@@ -90,9 +90,9 @@ impl Drop for Program {
 pub(super) async fn get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.expect("it reads");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    stream.read_to_string(&mut answer).await.expect("it answers");
     let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("it is HTTP");
     let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default().to_owned();
     (code, body)
