@@ -85,7 +85,9 @@ impl Cluster {
         let root = self.scratch.path("root");
         let table = MountTable::read().expect("the mount table can be read");
         let points = table.iter().map(|mount| mount.mount_point.clone());
-        points.filter(|point| point.starts_with(self.scratch.path("")) && *point != root).collect()
+        // The directories of both agents are mounts themselves; the other agent is that of `orlop up`.
+        let own = [root, self.scratch.path("data/node")];
+        points.filter(|point| point.starts_with(self.scratch.path("")) && !own.contains(point)).collect()
     }
 }
 

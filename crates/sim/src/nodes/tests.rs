@@ -3,7 +3,8 @@
 use super::*;
 use crate::Journal;
 
-const SEEDS: std::ops::Range<u64> = 0..16;
+/// The last one is for a filesystem that breaks, which is rare.
+const SEEDS: [u64; 17] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 27];
 
 /// What the journals of these worlds must show, or the worlds are too kind.
 const FAULTS: [&str; 16] = [
