@@ -21,11 +21,13 @@ const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
 const POD: &str = "/api/v1/namespaces/default/pods/writer";
 
 /// The whole stack, a registrar and an agent.
+///
+/// The programs go before the directory: what one of them still holds cannot be unmounted.
 struct Cluster {
-    scratch: Scratch,
     _up: Program,
     _registrar: Program,
     api: kube::Client,
+    scratch: Scratch,
 }
 
 fn text(path: &Path) -> &str {
@@ -54,7 +56,7 @@ impl Cluster {
             "--plugin-registration-path",
             text(&scratch.dir("root/plugins_registry")),
         ]);
-        Self { scratch, _up: up, _registrar: registrar, api }
+        Self { _up: up, _registrar: registrar, api, scratch }
     }
 
     async fn get(&self, path: &str) -> Option<Value> {

@@ -122,6 +122,8 @@ pub(super) fn hold(call: &Call) -> Result<PathBuf, HostError> {
 
 pub(super) fn let_go(call: &Call) -> Result<(), HostError> {
     for held in holders(call)? {
+        // The kernel keeps the protection of a device that it lets go, and the next user of its number would have it.
+        held.device.set_read_only(false).map_err(|error| no_loop(call, &error))?;
         let end = loopdev::detach_and_wait(&held.device, held.backing, LETTING_GO);
         if end.map_err(|error| no_loop(call, &error))? == Detach::StillBusy {
             let message = format!("{} is in use", held.device.path.display());
