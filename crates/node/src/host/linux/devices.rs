@@ -109,21 +109,24 @@ pub(super) fn hold(call: &Call) -> Result<PathBuf, HostError> {
         return Ok(held.device.path.clone());
     }
     let io = |error: std::io::Error| call.refused(error.raw_os_error().unwrap_or(0), error.to_string());
-    let device = File::open(&call.path).map_err(io)?;
+    // A loop device that was attached read-only stays marked so when it is free, and looks broken to whoever finds it: only
+    // what cannot be written is held that way.
+    let (device, read_only) = match File::options().read(true).write(true).open(&call.path) {
+        Ok(device) => (device, false),
+        Err(_) => (File::open(&call.path).map_err(io)?, true),
+    };
     let stat = fstat(&device).map_err(|errno| io(errno.into()))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
         return Err(call.refused(Errno::NOTBLK.raw_os_error(), "it is not a block device"));
     }
     let block_size = ioctl_blksszget(&device).map_err(|errno| io(errno.into()))?;
-    let how = Attach { read_only: true, autoclear: false, direct_io: false, block_size };
+    let how = Attach { read_only, autoclear: false, direct_io: false, block_size };
     let attached = loopdev::attach(&device, how).map_err(|error| no_loop(call, &error))?;
     Ok(attached.device.path)
 }
 
 pub(super) fn let_go(call: &Call) -> Result<(), HostError> {
     for held in holders(call)? {
-        // The kernel keeps the protection of a device that it lets go, and the next user of its number would have it.
-        held.device.set_read_only(false).map_err(|error| no_loop(call, &error))?;
         let end = loopdev::detach_and_wait(&held.device, held.backing, LETTING_GO);
         if end.map_err(|error| no_loop(call, &error))? == Detach::StillBusy {
             let message = format!("{} is in use", held.device.path.display());
