@@ -230,10 +230,16 @@ async fn a_machine_mounts_a_claim_like_a_pod_keeps_it_from_going_and_gives_it_ba
     let (done, said) = orlop(&kubeconfig, &["mount", "data", path]);
     assert!(done, "a second time finds what the first one did: {said}");
     assert_eq!(mounts_at(path), 1);
+    let (done, said) = orlop(&kubeconfig, &["mount", "data", path, "--read-only"]);
+    assert!(!done && said.contains("with other options"), "{said}");
+    let (_, said) = orlop(&kubeconfig, &["explain", "pvc/data"]);
+    assert!(!said.contains("Fix:"), "nothing is wrong: {said}");
 
     assert_eq!(ask(&api, ("DELETE", CLAIM), None).await.unwrap().0, 200);
     let (code, kept) = ask(&api, ("GET", CLAIM), None).await.unwrap();
     assert!(code == 200 && !kept["metadata"]["deletionTimestamp"].is_null(), "the machine protects it as a pod does");
+    let (_, said) = orlop(&kubeconfig, &["explain", "pvc/data"]);
+    assert!(said.contains(&format!("orlop umount {path}")), "who holds it is a machine, not a pod: {said}");
     assert_eq!(std::fs::read_to_string(Path::new(path).join("file")).expect("it can be read"), "kept");
 
     let (done, said) = orlop(&kubeconfig, &["umount", path]);
@@ -243,6 +249,7 @@ async fn a_machine_mounts_a_claim_like_a_pod_keeps_it_from_going_and_gives_it_ba
     let (done, said) = orlop(&kubeconfig, &["umount", path]);
     assert!(!done && said.contains("nothing was mounted"), "{said}");
     up.stop();
+    assert!(mounts_under(place.path()).is_empty(), "a stack that ends leaves no mount of its own");
 }
 
 #[test]

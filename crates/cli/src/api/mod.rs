@@ -54,13 +54,7 @@ Examples:
   KUBECONFIG=./kubeconfig kubectl get storageclasses";
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    match start(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop api: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    crate::process::ended("api", start(args))
 }
 
 fn start(args: Args) -> anyhow::Result<()> {

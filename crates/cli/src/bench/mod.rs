@@ -60,13 +60,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         What::Attach(args) => ("attach", process::block_on(attach::run(*args))),
         What::Driver(args) => ("driver", process::block_on(driver::run(args))),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop bench {name}: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended(&format!("bench {name}"), done)
 }
 
 /// Lets the user look at the cluster while everything is there.

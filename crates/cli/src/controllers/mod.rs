@@ -137,13 +137,7 @@ On a cluster, switch the same controllers of kube-controller-manager off:
 -persistentvolume-attach-detach-controller'";
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    match args.log.start().and_then(|()| process::block_on(start(args))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop controllers: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended("controllers", args.log.start().and_then(|()| process::block_on(start(args))))
 }
 
 async fn start(args: Args) -> anyhow::Result<()> {

@@ -54,13 +54,7 @@ pub(crate) fn run(mut args: Args) -> ExitCode {
     if args.log.log_level == tracing::level_filters::LevelFilter::INFO {
         args.log.log_level = tracing::level_filters::LevelFilter::WARN;
     }
-    match args.log.start().and_then(|()| process::block_on(demonstrate(args))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop demo: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended("demo", args.log.start().and_then(|()| process::block_on(demonstrate(args))))
 }
 
 async fn demonstrate(args: Args) -> anyhow::Result<()> {

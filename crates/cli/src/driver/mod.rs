@@ -34,13 +34,7 @@ pub(crate) fn guard(args: &GuardArgs) -> ExitCode {
 }
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    match start(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop driver: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    crate::process::ended("driver", start(args))
 }
 
 fn start(args: Args) -> anyhow::Result<()> {

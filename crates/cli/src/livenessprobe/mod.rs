@@ -59,13 +59,7 @@ pub(crate) struct ProbeArgs {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let started = args.check().and_then(|()| args.klog.apply(&args.log)?.start());
-    match started.and_then(|()| process::block_on(start(args))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop livenessprobe: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended("livenessprobe", started.and_then(|()| process::block_on(start(args))))
 }
 
 impl Args {

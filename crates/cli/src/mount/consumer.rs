@@ -33,6 +33,14 @@ struct Spec {
     node_name: String,
     #[serde(default)]
     volumes: Vec<Value>,
+    #[serde(default)]
+    security_context: Security,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Security {
+    fs_group: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -82,8 +90,10 @@ impl Consumer {
         self.meta.annotation(key)
     }
 
-    fn claim(&self) -> Option<&str> {
-        self.spec.volumes.iter().find_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str())
+    /// The claim it uses, and whether only to read.
+    fn claim(&self) -> Option<(&str, bool)> {
+        let claim = self.spec.volumes.iter().map(|volume| &volume["persistentVolumeClaim"]);
+        claim.filter_map(|claim| Some((claim["claimName"].as_str()?, claim["readOnly"] == true))).next()
     }
 }
 
@@ -143,9 +153,15 @@ impl Use<'_> {
 
     /// A pod that is there already must be for the same.
     pub(super) fn agrees_with(&self, pod: &Consumer) -> anyhow::Result<()> {
-        let claim = pod.claim().unwrap_or_default();
+        let (claim, read_only) = pod.claim().unwrap_or_default();
         if claim != self.claim.key().name() {
             bail!("claim {claim:?} is mounted at {} already; `orlop umount` it first", self.path.display());
+        }
+        if (read_only, pod.spec.security_context.fs_group) != (self.read_only, self.fs_group) {
+            bail!(
+                "the claim is mounted at {} already, with other options; `orlop umount` it first",
+                self.path.display()
+            );
         }
         Ok(())
     }

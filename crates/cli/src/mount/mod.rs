@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use api::{Claim, Key, Kind, Object as _, Source, Volume, VolumeMode};
+use api::keys::finalizer::HOST_MOUNT;
+use api::{Claim, Key, Kind, Object as _, Source, Volume, VolumeMode, Word};
 use runtime::client::{self, Error, Preconditions, Selection};
 use runtime::time::SystemClock;
 use runtime::{Caches, Client, Entropy, Metrics, Patch, Stopper};
@@ -93,21 +94,11 @@ pub(crate) struct UmountArgs {
 }
 
 pub(crate) fn mount(args: &MountArgs) -> ExitCode {
-    finish("mount", process::block_on(mount_claim(args)))
+    process::ended("mount", process::block_on(mount_claim(args)))
 }
 
 pub(crate) fn umount(args: &UmountArgs) -> ExitCode {
-    finish("umount", process::block_on(umount_path(args)))
-}
-
-fn finish(command: &str, ended: anyhow::Result<()>) -> ExitCode {
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop {command}: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended("umount", process::block_on(umount_path(args)))
 }
 
 /// A connection to the cluster, and the namespace to look in.
@@ -248,14 +239,7 @@ async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
     path::hide(&path)?;
     for pod in pods {
         let key = pod.key().clone();
-        let others = pod.meta().finalizers.iter().filter(|name| &***name != api::keys::finalizer::HOST_MOUNT.0);
-        let kept: Vec<&str> = others.map(|name| &**name).collect();
-        let revision = pod.meta().revision.get().to_string();
-        let patch = Patch::Merge(json!({"metadata": {"resourceVersion": revision, "finalizers": kept}}));
-        match cluster.client.patch::<Consumer>(Kind::POD, &key, &patch).await {
-            Ok(_) | Err(Error::NotFound { .. }) => {}
-            Err(error) => return Err(anyhow!(error).context(format!("letting pod {key} go; run this again"))),
-        }
+        let_go(&cluster.client, &pod).await.with_context(|| format!("letting pod {key} go; run this again"))?;
         match cluster.client.delete::<Consumer>(&key, &Preconditions::same(pod.meta())).await {
             Ok(_) | Err(Error::NotFound { .. }) => {}
             Err(error) => return Err(anyhow!(error).context(format!("deleting pod {key}; run this again"))),
@@ -268,6 +252,30 @@ async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
     }
     println!("{} is unmounted", path.display());
     Ok(())
+}
+
+/// Takes our finalizer off, whatever else changes about the pod meanwhile: its agent writes, too.
+async fn let_go(client: &Client, pod: &Consumer) -> Result<(), Error> {
+    let mut pod = pod.clone();
+    loop {
+        let ours = |name: &&Word| &***name == HOST_MOUNT.0;
+        if !pod.meta().finalizers.iter().any(|name| ours(&name)) {
+            return Ok(());
+        }
+        let kept: Vec<&str> = pod.meta().finalizers.iter().filter(|name| !ours(name)).map(|name| &**name).collect();
+        let (uid, revision) = (pod.meta().uid.as_str(), pod.meta().revision.to_string());
+        let patch = json!({"metadata": {"uid": uid, "resourceVersion": revision, "finalizers": kept}});
+        match client.patch::<Consumer>(Kind::POD, pod.key(), &Patch::Merge(patch)).await {
+            Ok(_) | Err(Error::NotFound { .. }) => return Ok(()),
+            // A pod of that name with another uid is not the one that was let go.
+            Err(error) if error.is_conflict() => match client.get::<Consumer>(Kind::POD, pod.key()).await {
+                Ok(now) if now.meta().uid == pod.meta().uid => pod = now,
+                Ok(_) | Err(Error::NotFound { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            },
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// NAME or NAMESPACE/NAME.

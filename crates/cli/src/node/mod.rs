@@ -83,13 +83,7 @@ No containers are started. A pod of this node gets its volumes below the root di
 orlop.dev/VolumesReady says so.";
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    match args.log.start().and_then(|()| process::block_on(start(args))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop node: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended("node", args.log.start().and_then(|()| process::block_on(start(args))))
 }
 
 async fn start(args: Args) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ pub(crate) mod connect;
 mod klog;
 
 use std::future::Future;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -242,6 +243,17 @@ pub(crate) fn flags<A: clap::Args>(given: &[&str]) -> anyhow::Result<A> {
 /// For a process that answers no metrics of its own.
 pub(crate) fn no_endpoint() -> ServeArgs {
     ServeArgs { http_endpoint: String::new(), metrics_address: String::new(), metrics_path: String::new() }
+}
+
+/// How a command ends: what went wrong is said in its name.
+pub(crate) fn ended(command: &str, result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("orlop {command}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Starts a runtime for a command that mostly waits, and runs it there.

@@ -121,13 +121,7 @@ impl TaintArgs {
 const PROBE_MODE: &str = "kubelet-registration-probe";
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    match checked(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop registrar: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended("registrar", checked(args))
 }
 
 fn checked(args: &Args) -> anyhow::Result<()> {

@@ -48,13 +48,7 @@ Examples:
   orlop scheduler --scheduler-name volumes --leader-election --http-endpoint 127.0.0.1:8080";
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    match args.log.start().and_then(|()| process::block_on(start(args))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop scheduler: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended("scheduler", args.log.start().and_then(|()| process::block_on(start(args))))
 }
 
 async fn start(args: Args) -> anyhow::Result<()> {

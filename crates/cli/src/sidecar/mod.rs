@@ -32,13 +32,7 @@ use crate::process::{self, Lead, Process};
 pub(crate) fn run(args: Args) -> ExitCode {
     let around = Surroundings::read();
     let ended = args.check(&around).and_then(|()| args.log.start());
-    match ended.and_then(|()| process::block_on(start(&args, &around))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop sidecar: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended("sidecar", ended.and_then(|()| process::block_on(start(&args, &around))))
 }
 
 async fn start(args: &Args, around: &Surroundings) -> anyhow::Result<()> {

@@ -16,6 +16,8 @@ use control::attacher::Attacher;
 use control::provision::csi::Sidecar;
 use control::schedule::Scheduler;
 use driver_sdk::csi::Endpoint;
+use linux::mountinfo::MountTable;
+use linux::mounts;
 use runtime::csi::{self, Driver};
 use runtime::{Stop, Stopper};
 use tokio::task::JoinHandle;
@@ -49,6 +51,16 @@ impl Place {
     /// The agent's directory: what a kubelet has in /var/lib/kubelet.
     pub(crate) fn root(&self) -> PathBuf {
         self.data.join("node")
+    }
+}
+
+/// Takes away the mount that the agent's directory is, unless volumes are mounted below it: those stay for the next run.
+pub(crate) fn release(place: &Place) -> anyhow::Result<()> {
+    let Ok(root) = place.root().canonicalize() else { return Ok(()) };
+    let table = MountTable::read().context("reading the mount table")?;
+    match table.below(&root).next() {
+        Some(_) => Ok(()),
+        None => mounts::unmount_all(&root).map(drop).with_context(|| format!("unmounting {}", root.display())),
     }
 }
 

@@ -10,7 +10,7 @@ use runtime::{Stopper, stop};
 use serde_json::json;
 
 use crate::process::{self, LogArgs};
-use crate::stack::{Place, Stack};
+use crate::stack::{self, Place, Stack};
 
 /// Runs the API, the local driver, the controllers and the provisioner in one process.
 #[derive(Debug, clap::Args)]
@@ -35,13 +35,7 @@ Examples:
   KUBECONFIG=./orlop/kubeconfig kubectl get storageclass,pvc,pv";
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    match args.log.start().and_then(|()| process::block_on(start(args))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("orlop up: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process::ended("up", args.log.start().and_then(|()| process::block_on(start(args))))
 }
 
 async fn start(args: Args) -> anyhow::Result<()> {
@@ -63,6 +57,9 @@ async fn start(args: Args) -> anyhow::Result<()> {
         signals = stop::on_signals(stopper) => signals.context("listening for signals")?,
     }
     parts.end().await?;
+    if stack::may_mount() {
+        stack::release(&place)?;
+    }
     tracing::info!("stopped");
     Ok(())
 }

@@ -133,6 +133,11 @@ pub enum PodTrouble {
     Holds,
     /// The same, though it has ended.
     HoldsEnded,
+    /// It stands for a machine that shows the volume at a path.
+    HoldsForHost {
+        node: Box<str>,
+        path: Box<str>,
+    },
     NotStarted {
         message: Box<str>,
     },
@@ -157,6 +162,7 @@ impl PodTrouble {
             Self::HoldsEnded => {
                 write!(f, "pod {pod:?} has ended and still counts as a user, for as long as the pod object exists")
             }
+            Self::HoldsForHost { node, path } => write!(f, "node {node:?} itself has it mounted at {path:?}"),
             Self::NotStarted { message } => write!(f, "pod {pod:?} cannot use the volume: {message}"),
             Self::AttachedElsewhere { node } => {
                 write!(f, "pod {pod:?} waits until the volume is detached from node {node:?}")
@@ -171,6 +177,7 @@ impl PodTrouble {
             Self::Refused { .. } => "pod_refused",
             Self::Unnoticed { .. } => "pod_unnoticed",
             Self::Holds | Self::HoldsEnded => "pod_holds",
+            Self::HoldsForHost { .. } => "host_holds",
             Self::NotStarted { .. } => "pod_not_started",
             Self::AttachedElsewhere { .. } => "attached_elsewhere",
         }
@@ -183,6 +190,7 @@ impl PodTrouble {
             | Self::Unnoticed { .. }
             | Self::Holds
             | Self::HoldsEnded
+            | Self::HoldsForHost { .. }
             | Self::NotStarted { .. }
             | Self::AttachedElsewhere { .. } => Standing::Waiting,
         }

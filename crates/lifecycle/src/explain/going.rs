@@ -1,6 +1,6 @@
 //! What was deleted and is still there: who holds it, and what is left to do.
 
-use api::keys::finalizer;
+use api::keys::{annotation, finalizer};
 use api::{Claim, Kind, Meta, Pod, ReclaimPolicy, Volume};
 
 use super::{Finding, Picture, PodTrouble, Step, Subject, Told, Trail, advice, around};
@@ -104,7 +104,11 @@ fn holders(trail: &mut Trail<'_>, claim: &Claim) {
             }
             Lookup::Found(_) | Lookup::NotCached => {}
         }
-        let why = if pod.terminated() { PodTrouble::HoldsEnded } else { PodTrouble::Holds };
+        let why = match pod.meta.annotation(annotation::HOST_MOUNT_PATH) {
+            Some(path) => PodTrouble::HoldsForHost { node: pod.node.clone(), path: path.into() },
+            None if pod.terminated() => PodTrouble::HoldsEnded,
+            None => PodTrouble::Holds,
+        };
         let finding = Finding::Pod { pod: pod.name().into(), why };
         trail.find(Subject::of(Kind::POD.kind, &pod.meta.key), &finding, evidence);
     }

@@ -399,6 +399,7 @@ impl PodTrouble {
             Self::Unnoticed { scheduler } => {
                 vec![format!("See that scheduler {scheduler:?} runs: kube-scheduler, or `orlop scheduler`.")]
             }
+            Self::HoldsForHost { node, path } => vec![format!("On node {node:?}: orlop umount {path}")],
             Self::Holds | Self::HoldsEnded => vec![format!("Delete pod {pod:?}; the claim goes right after it.")],
             Self::NotStarted { .. } => {
                 say(["The message is the driver's or kubelet's: their logs on the pod's node say more."])
