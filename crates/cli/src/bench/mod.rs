@@ -16,8 +16,10 @@ mod span;
 mod writes;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use runtime::args::parse_duration;
 
 use crate::process;
 
@@ -34,6 +36,23 @@ enum What {
     Pods(Box<pods::Args>),
     Attach(Box<attach::Args>),
     Driver(driver::Args),
+}
+
+/// How hard a bench pushes, and how it tells what it found.
+#[derive(Debug, clap::Args)]
+struct Pace {
+    /// Requests under way at once.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    concurrency: usize,
+    /// How long each part may take.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    timeout: Duration,
+    /// Wait for Enter before deleting, to look at the cluster meanwhile.
+    #[arg(long)]
+    pause: bool,
+    /// Form of the result.
+    #[arg(long, short, value_enum, value_name = "FORM", default_value = "text")]
+    output: Output,
 }
 
 /// The form of a result.

@@ -55,7 +55,9 @@ pub(super) fn in_use(trail: &mut Trail<'_>, claim: &Claim, volume: &str) {
             trail.find(Subject::of(Kind::ATTACHMENT.kind, &attachment.meta.key), &finding, Vec::new());
         }
     }
-    let starting = users.iter().filter(|pod| pod.scheduled() && pod.phase == PodPhase::Pending);
+    // A pod without containers stays Pending: its agent says when it has its volumes, and older events no longer count.
+    let has_all = |pod: &Pod| pod.volumes_ready.as_ref().is_some_and(|said| said.ready);
+    let starting = users.iter().filter(|pod| pod.scheduled() && pod.phase == PodPhase::Pending && !has_all(pod));
     for pod in starting.take(SHOWN) {
         let elsewhere = attachments.iter().find(|held| held.attached && *held.node != *pod.node);
         let here = attachments.iter().any(|held| held.attached && *held.node == *pod.node);

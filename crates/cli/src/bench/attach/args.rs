@@ -1,11 +1,9 @@
 //! What `orlop bench attach` takes.
 
-use std::time::Duration;
-
 use anyhow::bail;
-use runtime::args::{KubeArgs, parse_duration};
+use runtime::args::KubeArgs;
 
-use crate::bench::Output;
+use crate::bench::Pace;
 use crate::bench::site::{self, Supply};
 
 /// Attaches volumes to nodes and detaches them, and says how long each took and how many pairs of both were done per
@@ -25,18 +23,8 @@ pub(in crate::bench) struct Args {
     /// Driver of the volumes. It must take names of volumes that it never made, as `orlop bench driver --attach` does.
     #[arg(long, value_name = "NAME", default_value = site::NO_DRIVER)]
     pub(super) driver: String,
-    /// Requests under way at once.
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    pub(super) concurrency: usize,
-    /// How long each part may take.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
-    pub(super) timeout: Duration,
-    /// Wait for Enter before deleting, to look at the cluster meanwhile.
-    #[arg(long)]
-    pub(super) pause: bool,
-    /// Form of the result.
-    #[arg(long, short, value_enum, value_name = "FORM", default_value = "text")]
-    pub(super) output: Output,
+    #[command(flatten)]
+    pub(super) pace: Pace,
 }
 
 const EXAMPLES: &str = "\
@@ -47,7 +35,7 @@ Examples:
 
 impl Args {
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        if self.count == 0 || self.nodes == 0 || self.concurrency == 0 {
+        if self.count == 0 || self.nodes == 0 || self.pace.concurrency == 0 {
             bail!("--count, --nodes and --concurrency must be at least 1");
         }
         Ok(())
@@ -56,6 +44,6 @@ impl Args {
     /// What the run needs of the cluster.
     pub(super) fn site(&self) -> site::Options<'_> {
         let supply = Supply::ByHand { driver: &self.driver };
-        site::Options { bench: "attach", supply, size: "1Mi", concurrency: self.concurrency }
+        site::Options { bench: "attach", supply, size: "1Mi", concurrency: self.pace.concurrency }
     }
 }

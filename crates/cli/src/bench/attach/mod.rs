@@ -43,7 +43,7 @@ async fn measure(args: &Args, session: Session) -> anyhow::Result<()> {
         report = session.measure(run.all(), clear) => report?,
         never = machines.play() => match never {},
     };
-    args.output.print(&report)
+    args.pace.output.print(&report)
 }
 
 struct Run<'a> {
@@ -61,12 +61,12 @@ impl Run<'_> {
         self.machines.make().await?;
         self.pods.admit().await?;
         self.site.make_volumes(count).await?;
-        self.claims.until(Moment::Available, count, args.timeout).await?;
+        self.claims.until(Moment::Available, count, args.pace.timeout).await?;
         self.site.create_claims(self.claims, count).await?;
-        self.claims.until(Moment::Bound, count, args.timeout).await?;
+        self.claims.until(Moment::Bound, count, args.pace.timeout).await?;
         self.machines.learn(self.claims, count);
         let (attached, attach_writes) = self.attach().await?;
-        if args.pause {
+        if args.pace.pause {
             super::pause(&format!("{count} volumes are attached")).await?;
         }
         let (detached, detach_writes) = self.detach().await?;
@@ -74,7 +74,7 @@ impl Run<'_> {
         Ok(Report {
             pods: count,
             nodes: args.nodes,
-            concurrency: args.concurrency,
+            concurrency: args.pace.concurrency,
             driver: args.driver.clone(),
             attached,
             detached,
@@ -88,7 +88,7 @@ impl Run<'_> {
         let (count, ledger, census) = (self.args.count, self.pods.ledger, &self.session.census);
         let (before, written) = (census.take().await, self.machines.written());
         let first = self.pods.create(count, |number| Some(self.machines.node_of(number))).await?;
-        let last = ledger.until(Stage::Attached, count, self.args.timeout).await?;
+        let last = ledger.until(Stage::Attached, count, self.args.pace.timeout).await?;
         let writes = census.since(before, &[("POST pods", count), self.machines.wrote_since(written)]).await;
         Ok((ledger.span(Stage::Attached, first, last), writes))
     }
@@ -97,7 +97,7 @@ impl Run<'_> {
         let (count, ledger, census) = (self.args.count, self.pods.ledger, &self.session.census);
         let (before, written) = (census.take().await, self.machines.written());
         let first = self.pods.delete(count).await?;
-        let last = ledger.until(Stage::Detached, count, self.args.timeout).await?;
+        let last = ledger.until(Stage::Detached, count, self.args.pace.timeout).await?;
         let writes = census.since(before, &[("DELETE pods", count), self.machines.wrote_since(written)]).await;
         Ok((ledger.span(Stage::Detached, first, last), writes))
     }

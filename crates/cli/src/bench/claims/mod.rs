@@ -26,7 +26,7 @@ async fn measure(args: &Args, session: Session) -> anyhow::Result<()> {
     let ledger = Ledger::follow(&session.caches, site.namespace(), args.count);
     let run = Run { args, site: &site, ledger: &ledger, session: &session };
     let report = session.measure(run.all(), site.clear(&ledger, PATIENCE)).await?;
-    args.output.print(&report)
+    args.pace.output.print(&report)
 }
 
 struct Run<'a> {
@@ -42,24 +42,24 @@ impl Run<'_> {
         let volumes = args.volumes();
         let made = site.make_volumes(volumes).await?;
         // Whoever marks them as available writes once for each, and that is no part of binding.
-        ledger.until(Moment::Available, volumes, args.timeout).await?;
+        ledger.until(Moment::Available, volumes, args.pace.timeout).await?;
         let (bound, bind_writes) = self.bind().await?;
-        if args.pause {
+        if args.pace.pause {
             super::pause(&format!("{} claims are bound", args.count)).await?;
         }
         let before = self.session.census.take().await;
         let first = site.delete_claims(ledger, args.count).await?;
-        let gone = ledger.until(Moment::ClaimGone, args.count, args.timeout).await?;
+        let gone = ledger.until(Moment::ClaimGone, args.count, args.pace.timeout).await?;
         let released = match volumes {
             0 => first,
             _ => site.delete_volumes(ledger, volumes).await?,
         };
-        let volumes_gone = ledger.until(Moment::VolumeGone, volumes.max(args.count), args.timeout).await?;
+        let volumes_gone = ledger.until(Moment::VolumeGone, volumes.max(args.count), args.pace.timeout).await?;
         let own = [("DELETE persistentvolumeclaims", args.count), ("DELETE persistentvolumes", volumes)];
         Ok(Report {
             claims: args.count,
             volumes,
-            concurrency: args.concurrency,
+            concurrency: args.pace.concurrency,
             provisioner: site.provisioner().to_owned(),
             volumes_per_second: made.map(|took| span::rate(volumes, took)),
             bound,
@@ -74,7 +74,7 @@ impl Run<'_> {
         let (count, census) = (self.args.count, &self.session.census);
         let before = census.take().await;
         let first = self.site.create_claims(self.ledger, count).await?;
-        let last = self.ledger.until(Moment::Bound, count, self.args.timeout).await?;
+        let last = self.ledger.until(Moment::Bound, count, self.args.pace.timeout).await?;
         let span = self.ledger.span(Moment::Bound, first, last);
         Ok((span, census.since(before, &[("POST persistentvolumeclaims", count)]).await))
     }

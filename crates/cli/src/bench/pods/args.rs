@@ -1,11 +1,9 @@
 //! What `orlop bench pods` takes.
 
-use std::time::Duration;
-
 use anyhow::bail;
-use runtime::args::{KubeArgs, parse_duration};
+use runtime::args::KubeArgs;
 
-use crate::bench::Output;
+use crate::bench::Pace;
 use crate::bench::site::{self, Binding, Supply};
 
 /// Creates pods with one claim each, waits until their volumes are ready, deletes them, waits until nothing is attached any
@@ -35,18 +33,8 @@ pub(in crate::bench) struct Args {
     /// Size of each claim.
     #[arg(long, value_name = "QUANTITY", default_value = "64Mi")]
     pub(super) size: String,
-    /// Requests under way at once.
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    pub(super) concurrency: usize,
-    /// How long each part may take.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
-    pub(super) timeout: Duration,
-    /// Wait for Enter before deleting, to look at the cluster meanwhile.
-    #[arg(long)]
-    pub(super) pause: bool,
-    /// Form of the result.
-    #[arg(long, short, value_enum, value_name = "FORM", default_value = "text")]
-    pub(super) output: Output,
+    #[command(flatten)]
+    pub(super) pace: Pace,
 }
 
 const EXAMPLES: &str = "\
@@ -57,7 +45,7 @@ Examples:
 
 impl Args {
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        if self.count == 0 || self.concurrency == 0 {
+        if self.count == 0 || self.pace.concurrency == 0 {
             bail!("--count and --concurrency must be at least 1");
         }
         site::check_size(&self.size)
@@ -71,6 +59,6 @@ impl Args {
             // One of the two is given: clap sees to it.
             (None, provisioner) => Supply::Provisioner(provisioner.as_deref().unwrap_or_default()),
         };
-        site::Options { bench: "pods", supply, size: &self.size, concurrency: self.concurrency }
+        site::Options { bench: "pods", supply, size: &self.size, concurrency: self.pace.concurrency }
     }
 }

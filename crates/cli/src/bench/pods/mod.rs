@@ -45,7 +45,7 @@ async fn measure(args: &Args, session: Session) -> anyhow::Result<()> {
         pods.and(site)
     };
     let report = session.measure(run.all(), clear).await?;
-    args.output.print(&report)
+    args.pace.output.print(&report)
 }
 
 struct Run<'a> {
@@ -81,16 +81,16 @@ impl Run<'_> {
         }
         let up = self.up(&nodes).await?;
         let bound = self.bound(first).await?;
-        if args.pause {
+        if args.pace.pause {
             super::pause(&format!("the volumes of {count} pods are ready")).await?;
         }
         let down = self.down().await?;
         let first = self.site.delete_claims(self.claims, count).await?;
-        let last = self.claims.until(Moment::VolumeGone, count, args.timeout).await?;
+        let last = self.claims.until(Moment::VolumeGone, count, args.pace.timeout).await?;
         Ok(Report {
             pods: count,
             nodes,
-            concurrency: args.concurrency,
+            concurrency: args.pace.concurrency,
             provisioner: self.site.provisioner().to_owned(),
             bound,
             ready: up.ready,
@@ -104,7 +104,7 @@ impl Run<'_> {
     }
 
     async fn bound(&self, first: Instant) -> anyhow::Result<Span> {
-        let last = self.claims.until(Moment::Bound, self.args.count, self.args.timeout).await?;
+        let last = self.claims.until(Moment::Bound, self.args.count, self.args.pace.timeout).await?;
         Ok(self.claims.span(Moment::Bound, first, last))
     }
 
@@ -112,7 +112,7 @@ impl Run<'_> {
         let (count, ledger, census) = (self.args.count, self.pods.ledger, &self.session.census);
         let before = census.take().await;
         let first = self.pods.create(count, |number| nodes.of(number)).await?;
-        let last = ledger.until(Stage::Ready, count, self.args.timeout).await?;
+        let last = ledger.until(Stage::Ready, count, self.args.pace.timeout).await?;
         Ok(Up {
             ready: ledger.span(Stage::Ready, first, last),
             after_bound: ledger.span_after_bound(first, last),
@@ -124,12 +124,12 @@ impl Run<'_> {
         let (args, ledger, census) = (self.args, self.pods.ledger, &self.session.census);
         let before = census.take().await;
         let first = self.pods.delete(args.count).await?;
-        let last = ledger.until(Stage::Gone, args.count, args.timeout).await?;
+        let last = ledger.until(Stage::Gone, args.count, args.pace.timeout).await?;
         let gone = ledger.span(Stage::Gone, first, last);
         let detached = match ledger.count(Stage::Attaching) {
             0 => None,
             attachments => {
-                let last = ledger.until(Stage::Detached, attachments, args.timeout).await?;
+                let last = ledger.until(Stage::Detached, attachments, args.pace.timeout).await?;
                 Some(ledger.span(Stage::Detached, first, last))
             }
         };

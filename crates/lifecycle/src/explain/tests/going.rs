@@ -1,6 +1,6 @@
 //! What was deleted and is still there.
 
-use api::keys::finalizer;
+use api::keys::{annotation, finalizer};
 use api::{Claim, Volume};
 use serde_json::json;
 
@@ -22,6 +22,8 @@ fn a_claim_that_does_not_go_names_who_holds_it() {
     let ended = pod("job-1", json!({"spec": {"nodeName": "node-1"}, "status": {"phase": "Succeeded"}}));
     let kept = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}, "status": {"phase": "Bound"}});
     let used = Picture { pods: seen([runs, ended]), volumes: seen([volume("v", over(bond(), kept))]), ..empty() };
+    let host = json!({"metadata": {"annotations": {annotation::HOST_MOUNT_PATH.text(): "/srv/data"}}, "spec": {"nodeName": "node-1"}});
+    let shown = Picture { pods: seen([pod("orlop-mount-1", host)]), ..empty() };
     let guarded = going(&[GUARD]);
     let source = finalizer::CLAIM_AS_SOURCE_PROTECTION.text();
     let broken: api::Snapshot = read(json!({
@@ -35,6 +37,7 @@ fn a_claim_that_does_not_go_names_who_holds_it() {
         "going.txt",
         &[
             row("5: pods hold it", explain::claim(&used, &guarded), Waiting, "around/pod_holds"),
+            row("a machine holds it", explain::claim(&shown, &guarded), Waiting, "around/host_holds"),
             row("nobody holds it", explain::claim(&empty(), &guarded), Moving, "protect/unused"),
             row("and nobody lets it go", explain::claim(&dead, &guarded), Stuck, "around/binder_silent"),
             row("14: a snapshot", explain::claim(&taking, &going(&[source])), Waiting, "around/finalizers_left"),

@@ -37,6 +37,9 @@ fn a_pod_that_cannot_use_its_volume_says_what_keeps_it() {
     let mount = "MountVolume.SetUp failed for volume \"v\" : rpc error: code = Internal desc = mkfs failed";
     let failing = Picture { events: said("FailedMount", mount), ..around([starting()]) };
     let other = Picture { events: said("FailedMount", "configmap \"x\" is missing"), ..around([starting()]) };
+    let ready = json!({"type": api::keys::condition::VOLUMES_READY, "status": "True", "reason": "Ready"});
+    let shown = pod("web-0", json!({"spec": {"nodeName": "node-1"}, "status": {"conditions": [ready]}}));
+    let over_now = Picture { events: said("FailedMount", mount), ..around([shown]) };
     let error = json!({"attached": false, "attachError": {"message": "no more slots"}});
     let refused = Picture { attachments: seen([attachment(error)]), ..around([starting()]) };
     let made_for = json!({"metadata": {"name": "c"}, "spec": {"volumes": null}});
@@ -57,6 +60,7 @@ fn a_pod_that_cannot_use_its_volume_says_what_keeps_it() {
                 "around/attached_elsewhere",
             ),
             row("29: it cannot be mounted", explain::claim(&failing, &bound()), Waiting, "around/pod_not_started"),
+            row("29: it could not, and has it now", explain::claim(&over_now, &bound()), Settled, "bind/bound"),
             row("29: it is not the volume", explain::claim(&other, &bound()), Settled, "bind/bound"),
             row("19: it cannot be attached", explain::claim(&refused, &bound()), Waiting, "around/attach_failed"),
             row(
