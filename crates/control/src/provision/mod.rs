@@ -133,6 +133,9 @@ pub enum Failed {
     /// There may be something, or may be yet: the same call has to be repeated.
     #[error("{message}")]
     Unknown { message: String },
+    /// Somebody still uses it. The volume has to be looked at again when they let go; only if that takes long is it said.
+    #[error("{message}")]
+    InUse { message: String },
     /// Not ours to delete: another instance does.
     #[error("{message}")]
     NotOurs { message: String },

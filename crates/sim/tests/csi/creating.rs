@@ -1,5 +1,7 @@
 //! Plans and creations: spec sidecars 2.6 to 2.10 as a driver, a user and the API see them.
 
+use std::time::Duration;
+
 use api::Kind;
 use api::keys::{annotation, finalizer, parameter};
 use serde_json::json;
@@ -181,6 +183,9 @@ fn nothing_is_deleted_while_it_is_attached_and_it_goes_at_once_afterwards_sideca
             "spec": {"attacher": "anybody", "nodeName": "n1", "source": {"persistentVolumeName": name}}});
         stage.make(&attachment).await;
         stage.drop_claim("data").await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let events = stage.events().await;
+        assert!(!events.iter().any(|event| event.contains("still attached")), "nothing is wrong yet: {events:?}");
         stage.wait().await;
         assert!(stage.driver.with().deletes.is_empty(), "14.5 #7: attached or not, whoever attached it");
         let events = stage.events().await;

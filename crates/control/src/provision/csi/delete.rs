@@ -99,7 +99,8 @@ impl Inner {
                 Ok(())
             }
             Some(held) => {
-                Err(later(format!("persistentvolume {} is still attached to node {}", volume.name(), held.node)))
+                let message = format!("persistentvolume {} is still attached to node {}", volume.name(), held.node);
+                Err(Failed::InUse { message })
             }
         }
     }

@@ -93,7 +93,7 @@ impl<P: Provisioner> Engine<P> {
                 self.memory.learn(uid, Known::Refused { message, retry });
                 return Step::Continue(());
             }
-            Err(Failed::Unknown { message } | Failed::NotOurs { message }) => message,
+            Err(Failed::Unknown { message } | Failed::InUse { message } | Failed::NotOurs { message }) => message,
         };
         Step::Break(self.in_doubt(begun, claim, message))
     }

@@ -20,6 +20,9 @@ use super::{Engine, ROUNDS, is_stale};
 use crate::Live;
 use crate::provision::{Failed, Provisioner};
 
+/// How long a volume that should go may be in use before it is said to have failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What the server itself said in this pass.
 #[derive(Debug, Default)]
 struct Said {
@@ -133,7 +136,12 @@ impl<P: Provisioner> Engine<P> {
                 tracing::debug!(volume = volume.name(), message, "not ours to delete");
                 Step::Break(Verdict::Done)
             }
-            Err(Failed::Refused { message, .. } | Failed::Unknown { message }) => {
+            // Whoever deletes a claim and its pod together gets here: the pod's node takes a moment.
+            Err(Failed::InUse { message }) if self.memory.in_use(&volume.meta.uid) < PATIENCE => {
+                tracing::debug!(volume = volume.name(), message, "in use");
+                Step::Break(Verdict::Failed(message))
+            }
+            Err(Failed::Refused { message, .. } | Failed::Unknown { message } | Failed::InUse { message }) => {
                 Step::Break(self.not_deleted(volume, message))
             }
         }

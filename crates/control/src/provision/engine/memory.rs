@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use api::{Claim, Uid, Volume};
 use lifecycle::outcome::Retry;
@@ -26,6 +27,8 @@ struct State<Plan> {
     held: BTreeMap<Uid, Arc<Held>>,
     /// Volumes whose backing we deleted, and when that began.
     emptied: BTreeMap<Uid, Instant>,
+    /// Volumes that cannot be deleted yet because they are in use, and since when.
+    in_use: BTreeMap<Uid, Instant>,
 }
 
 /// An open intent.
@@ -83,6 +86,7 @@ impl<Plan> Default for State<Plan> {
             served: BTreeSet::new(),
             held: BTreeMap::new(),
             emptied: BTreeMap::new(),
+            in_use: BTreeMap::new(),
         }
     }
 }
@@ -168,6 +172,11 @@ impl<Plan> Memory<Plan> {
         self.state().emptied.get(volume).copied()
     }
 
+    /// How long the volume has been in use though it should be deleted.
+    pub(super) fn in_use(&self, volume: &Uid) -> Duration {
+        self.state().in_use.entry(volume.clone()).or_insert_with(Instant::now).elapsed()
+    }
+
     /// The claim is gone. What was begun for it is not.
     pub(super) fn forget_claim(&self, claim: &Uid) {
         let mut state = self.state();
@@ -176,6 +185,8 @@ impl<Plan> Memory<Plan> {
     }
 
     pub(super) fn forget_volume(&self, volume: &Uid) {
-        self.state().emptied.remove(volume);
+        let mut state = self.state();
+        state.emptied.remove(volume);
+        state.in_use.remove(volume);
     }
 }
