@@ -32,4 +32,4 @@ pub use namespace::{Namespace, Quota};
 pub use node::{AttachedVolume, CsiNode, Node, Pod, PodSource, PodVolume};
 pub use object::{Key, Kind, Meta, Object, Pairs, Revision, Scope, Uid, Word};
 pub use snapshot::{Grant, Snapshot, SnapshotContent};
-pub use volume::{ClaimRef, ReclaimPolicy, Source, Volume, VolumePhase};
+pub use volume::{ClaimRef, ReclaimPolicy, SecretName, Source, Volume, VolumePhase};
