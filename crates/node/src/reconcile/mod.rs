@@ -6,7 +6,7 @@ mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Object as _, Source, Uid, Volume};
+use api::{Source, Uid, Volume};
 use lifecycle::node::{Because, Class, Held, Origin, Step, decide};
 use lifecycle::{Notice, Reason as _};
 use runtime::Verdict;
