@@ -28,7 +28,7 @@ async fn device_pod(rig: &Rig, name: &str) -> String {
 async fn until_no_device(rig: &Rig) {
     rig.until_clean().await;
     let blocks = blocks();
-    assert!(!rig.exists(&format!("{blocks}/v")), "metadata and all");
+    rig.until("metadata and all are gone", async || !rig.exists(&format!("{blocks}/v"))).await;
     assert_eq!(rig.children(&format!("{blocks}/staging")), 0);
     assert_eq!(rig.children(&format!("{blocks}/publish")), 0);
     assert_eq!(rig.machine.with_kernel(|kernel| kernel.loops().count()), 0);

@@ -45,6 +45,9 @@ struct Book {
     unpublishes: Vec<v1::NodeUnpublishVolumeRequest>,
     unstages: Vec<v1::NodeUnstageVolumeRequest>,
     expands: Vec<v1::NodeExpandVolumeRequest>,
+    stats: Vec<v1::NodeGetVolumeStatsRequest>,
+    /// How volumes are, if the driver says so.
+    condition: Option<v1::VolumeCondition>,
     /// Where calls are told of besides.
     story: Story,
 }
@@ -101,6 +104,16 @@ impl Doorman {
     /// How often somebody asked what the driver can do.
     pub(crate) fn questions(&self) -> usize {
         self.lock().questions
+    }
+
+    /// From now on volumes are like this.
+    pub(crate) fn ails(&self, message: Option<&str>) {
+        let condition = message.map(|message| v1::VolumeCondition { abnormal: true, message: message.to_owned() });
+        self.lock().condition = condition.or_else(|| Some(v1::VolumeCondition::default()));
+    }
+
+    pub(crate) fn stats(&self) -> Vec<v1::NodeGetVolumeStatsRequest> {
+        self.lock().stats.clone()
     }
 
     /// Tells of every call here, too.
@@ -225,7 +238,15 @@ impl Node for Guarded {
         &self,
         request: Request<v1::NodeGetVolumeStatsRequest>,
     ) -> Result<Response<v1::NodeGetVolumeStatsResponse>, Status> {
-        NodeClient::new(self.channel.clone()).node_get_volume_stats(request.into_inner()).await
+        let request = request.into_inner();
+        let condition = {
+            let mut book = self.doorman.lock();
+            book.stats.push(request.clone());
+            book.condition.clone()
+        };
+        let mut answer = NodeClient::new(self.channel.clone()).node_get_volume_stats(request).await?;
+        answer.get_mut().volume_condition = condition;
+        Ok(answer)
     }
 
     async fn node_expand_volume(

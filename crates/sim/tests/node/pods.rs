@@ -109,6 +109,20 @@ fn failures_are_repeated_after_half_a_second_and_then_less_and_less_often_node_8
 }
 
 #[test]
+fn a_driver_gets_two_minutes_for_a_call_node_1_and_10_4() {
+    play(Play::default(), async |rig| {
+        rig.doorman.next("stage", Reply::Late(Duration::from_secs(3600)));
+        rig.volume("v", json!({})).await;
+        rig.pod("p", &["v"]).await;
+        rig.until_ready("p").await;
+        let times = rig.doorman.times("stage");
+        let waited = (times[1] - times[0]).as_secs_f64();
+        assert!((120.5..121.5).contains(&waited), "two minutes, and the first backoff: {waited}");
+        assert!(rig.events("FailedMount").await[0].contains("no answer within 120s"));
+    });
+}
+
+#[test]
 fn one_volume_has_one_operation_at_a_time_and_others_do_not_wait_for_it_node_8_1() {
     play(Play::default(), async |rig| {
         rig.doorman.next("stage", Reply::Late(Duration::from_secs(60)));

@@ -96,6 +96,10 @@ impl HostFates for BoxedHost {
     fn call(&mut self, event: &sim::machine::Event<'_>) -> sim::machine::HostFate {
         self.0.call(event)
     }
+
+    fn takes(&mut self) -> Duration {
+        self.0.takes()
+    }
 }
 
 struct BoxedApi(Box<dyn Fates>);

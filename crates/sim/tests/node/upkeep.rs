@@ -1,14 +1,15 @@
-//! What operators see, and what must not pile up: node 26, 31 #6 #17 #29 #33.
+//! What operators see, and what must not pile up: node 9, 14, 19, 20, 26, 31 #6 #17 #19 #29 #33.
 
 use std::time::Duration;
 
 use api::{Key, Kind};
-use serde_json::json;
-use tokio::time::sleep;
+use serde_json::{Value, json};
+use sim::machine::{Event, HostFate, HostFates};
+use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 use crate::driver::Reply;
-use crate::stage::{Play, Rig, key, play};
+use crate::stage::{NODE, Play, Rig, key, play, target};
 
 /// Whether a scraper finds a line that begins so.
 fn shows(text: &str, line: &str) -> bool {
@@ -170,7 +171,7 @@ fn a_refresh_that_fails_in_any_way_leaves_the_content_as_it_was_node_31_33() {
             rig.volume("v", json!({})).await;
             let uid = rig.pod("p", &["v"]).await;
             rig.until_ready("p").await;
-            let content = crate::stage::target(&uid, "v").join("token");
+            let content = target(&uid, "v").join("token");
             rig.machine.with_kernel(|kernel| kernel.write(&content, b"old", 0o600)).unwrap();
             rig.doorman.always("publish", reply);
             sleep(Duration::from_secs(600)).await;
@@ -180,4 +181,128 @@ fn a_refresh_that_fails_in_any_way_leaves_the_content_as_it_was_node_31_33() {
             assert_eq!((rig.said("p").await.0.as_str(), rig.doorman.count("unpublish")), ("True", 0), "{reply:?}");
         });
     }
+}
+
+/// A machine on which it takes minutes to change owners.
+#[derive(Default)]
+struct Large {
+    walks: bool,
+}
+
+impl HostFates for Large {
+    fn call(&mut self, event: &Event<'_>) -> HostFate {
+        self.walks = event.doing == "give to a group";
+        HostFate::Done
+    }
+
+    fn takes(&mut self) -> Duration {
+        if self.walks { Duration::from_secs(600) } else { Duration::ZERO }
+    }
+}
+
+async fn group_pod(rig: &Rig) -> String {
+    let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
+    rig.pod_with("p", volumes, json!({"securityContext": {"fsGroup": 4000}})).await
+}
+
+#[test]
+fn a_long_change_of_owners_is_told_after_half_a_minute_node_14_and_26() {
+    play(Play { host: Box::new(Large::default()), ..Play::default() }, async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = group_pod(rig).await;
+        rig.until("it is published", async || rig.is_mounted(&uid, "v")).await;
+        let began = Instant::now();
+        rig.until("it is told", async || !rig.events("VolumePermissionChangeInProgress").await.is_empty()).await;
+        assert!((29..33).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        assert_eq!(rig.said("p").await.0, "False", "the pod does not start meanwhile");
+        rig.until_ready("p").await;
+        assert!(began.elapsed() >= Duration::from_secs(600));
+    });
+}
+
+#[test]
+fn a_change_of_owners_ends_with_its_pod_node_31_19() {
+    play(Play { host: Box::new(Large::default()), ..Play::default() }, async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = group_pod(rig).await;
+        rig.until("it is published", async || rig.is_mounted(&uid, "v")).await;
+        sleep(Duration::from_secs(10)).await;
+        let began = Instant::now();
+        rig.delete_pod("p").await;
+        rig.until_gone("p").await;
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        rig.until_clean().await;
+    });
+}
+
+#[test]
+fn a_driver_is_asked_how_full_and_how_well_a_volume_is_where_the_pod_sees_it_node_19() {
+    let mut setup = Play::default();
+    setup.habits.node.insert(csi::v1::node_service_capability::rpc::Type::VolumeCondition);
+    play(setup, async |rig| {
+        rig.doorman.ails(Some("a disk is missing"));
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.until_ready("p").await;
+        rig.until("it is told", async || !rig.events("VolumeConditionAbnormal").await.is_empty()).await;
+        assert!(rig.events("VolumeConditionAbnormal").await[0].contains("a disk is missing"));
+        let asked = rig.doorman.stats().pop().expect("it was asked");
+        assert_eq!((&*asked.volume_id, &*asked.volume_path), ("v", &*target(&uid, "v").to_string_lossy()));
+        assert!(asked.staging_target_path.is_empty());
+        let abnormal = |value: u8| {
+            format!(
+                "kubelet_volume_stats_health_status_abnormal{{namespace=\"default\",persistentvolumeclaim=\"v\"}} {value}"
+            )
+        };
+        assert!(shows(&rig.metrics(), &abnormal(1)), "{}", rig.metrics());
+        let times = rig.doorman.stats().len();
+        sleep(Duration::from_secs(600)).await;
+        let asked = rig.doorman.stats().len() - times;
+        assert!((5..=10).contains(&asked), "once in one to two minutes: {asked} in ten");
+        rig.doorman.ails(None);
+        rig.until("it is well again", async || shows(&rig.metrics(), &abnormal(0))).await;
+    });
+}
+
+#[test]
+fn what_somebody_takes_off_the_nodes_list_is_put_back_node_20() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        rig.volume("w", json!({})).await;
+        rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        rig.pod("q", &["w"]).await;
+        rig.until_said("q", "NotAttached").await;
+        let node = Key::cluster(NODE);
+        let in_use = async || {
+            let node = rig.get(Kind::NODE, &node).await.expect("the node is there");
+            node["status"]["volumesInUse"].as_array().cloned().unwrap_or_default()
+        };
+        let before = in_use().await;
+        let name = |volume: &str| Value::from(lifecycle::attach::unique_name(rig.model.name(), volume));
+        assert_eq!(before, [name("v"), name("w")], "what is wanted and what is there, sorted");
+        rig.patch_status(Kind::NODE, &node, json!({"volumesInUse": []})).await;
+        rig.until("it is back", async || in_use().await == before).await;
+    });
+}
+
+#[test]
+fn mount_options_where_nothing_is_mounted_are_refused_node_9() {
+    play(Play::default(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let claim = rig.get(Kind::CLAIM, &key("v")).await.expect("the claim is there");
+        let mut volume = rig.take_volume("v").await;
+        volume["spec"]["csi"] = Value::Null;
+        volume["spec"]["hostPath"] = json!({"path": "/srv", "type": "DirectoryOrCreate"});
+        volume["spec"]["mountOptions"] = json!(["noatime"]);
+        volume["spec"]["claimRef"]["uid"] = claim["metadata"]["uid"].clone();
+        rig.create(Kind::VOLUME, volume).await;
+        rig.patch_status(Kind::VOLUME, &Key::cluster("v"), json!({"phase": "Bound"})).await;
+        rig.pod("p", &["v"]).await;
+        rig.until_said("p", "Failed").await;
+        assert!(rig.said("p").await.2.contains("noatime"));
+        rig.patch(Kind::VOLUME, &Key::cluster("v"), json!({"spec": {"mountOptions": null}})).await;
+        rig.until_ready("p").await;
+    });
 }

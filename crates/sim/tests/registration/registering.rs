@@ -248,6 +248,24 @@ fn node_30_18_a_socket_that_goes_while_it_is_told_is_deregistered_after_the_grac
     });
 }
 
+#[test]
+fn node_1_3_4_a_plugin_that_needs_more_than_five_seconds_to_hear_it_is_not_registered() {
+    play(&registry(), async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        zone(stage, "d", ENDPOINT);
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        *socket.slow.lock().expect("nobody panicked") = Duration::from_secs(6);
+        stage.user.until("it is being told", async || stage.writes("Notify(true)") == 1).await;
+        sleep(Duration::from_secs(4)).await;
+        assert!(stage.drivers().get("d").is_some(), "it is usable while it is told");
+        sleep(Duration::from_millis(1_200)).await;
+        assert!(stage.drivers().get("d").is_none(), "node 30 #19");
+        *socket.slow.lock().expect("nobody panicked") = Duration::ZERO;
+        let done = async || socket.is_registered() && stage.drivers().get("d").is_some();
+        stage.user.until("registered", done).await;
+    });
+}
+
 /// Somebody else is faster, this many times.
 struct Contested(u32);
 
