@@ -25,7 +25,7 @@ impl Agent {
             self.learn_attached().await;
         }
         self.retry_unread().await;
-        self.tell_unread();
+        self.tell_unread().await;
         self.world().known = true;
         tracing::info!("the pods of this node and what it holds are known");
         self.wake_all();

@@ -207,7 +207,7 @@ impl Agent {
             self.notices.always(&*pod, &notice);
         }
         // What no pod has any more is told where its administrator looks.
-        if *step == Step::Unstage
+        if matches!(step, Step::Unstage | Step::Forget)
             && let Some(volume) = self.volume_of(&view.what)
         {
             self.notices.always(&*volume, &notice);

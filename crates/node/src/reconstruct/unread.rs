@@ -34,15 +34,21 @@ impl Agent {
     }
 
     /// Says once per life what nobody knows: it keeps directories, and may keep something mounted.
-    pub(crate) fn tell_unread(&self) {
-        let Some(node) = self.nodes.get(&Key::cluster(&self.options.node)) else { return };
+    pub(crate) async fn tell_unread(&self) {
         let unread = self.world().unread.clone();
+        if unread.is_empty() {
+            return;
+        }
+        self.nodes.synced().await;
+        let node = self.nodes.get(&Key::cluster(&self.options.node));
         for one in unread {
             let message = format!(
                 "the metadata of {one} is damaged and no PersistentVolume matches it; what may be mounted stays as it is"
             );
             tracing::warn!(message);
-            self.notices.always(&*node, &Notice::warning("VolumeUnknown", message));
+            if let Some(node) = &node {
+                self.notices.always(&**node, &Notice::warning("VolumeUnknown", message));
+            }
         }
     }
 

@@ -13,19 +13,19 @@ use tonic::Code;
 use crate::driver::{Reply, Story};
 use crate::stage::{Play, ROOT, Rig, key, play};
 
-fn blocks() -> String {
+pub(crate) fn blocks() -> String {
     format!("{ROOT}/plugins/{}/volumeDevices", api::keys::plugin::CSI)
 }
 
 /// A pod with a device. Gives its uid.
-async fn device_pod(rig: &Rig, name: &str) -> String {
+pub(crate) async fn device_pod(rig: &Rig, name: &str) -> String {
     let devices = json!({"containers": [{"name": "main", "image": "example/main",
         "volumeDevices": [{"name": "v", "devicePath": "/dev/xvda"}]}]});
     let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
     rig.pod_with(name, volumes, devices).await
 }
 
-async fn until_no_device(rig: &Rig) {
+pub(crate) async fn until_no_device(rig: &Rig) {
     rig.until_clean().await;
     let blocks = blocks();
     rig.until("metadata and all are gone", async || !rig.exists(&format!("{blocks}/v"))).await;

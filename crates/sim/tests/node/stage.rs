@@ -259,6 +259,11 @@ impl Rig {
         json!({"metadata": {"name": name}, "spec": volume["spec"]})
     }
 
+    pub(crate) async fn delete_node(&self) {
+        let deleted = self.client.delete_now::<api::Node>(&Key::cluster(NODE), &Default::default()).await;
+        deleted.expect("the server takes it");
+    }
+
     pub(crate) async fn delete_driver(&self) {
         let deleted = self.client.delete::<api::CsiDriver>(&Key::cluster(self.model.name()), &Default::default()).await;
         deleted.expect("the server takes it");

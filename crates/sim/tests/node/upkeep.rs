@@ -288,6 +288,25 @@ fn what_somebody_takes_off_the_nodes_list_is_put_back_node_20() {
 }
 
 #[test]
+fn a_node_that_is_made_anew_learns_what_is_in_use_node_20() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        rig.delete_node().await;
+        rig.create(Kind::NODE, json!({"metadata": {"name": NODE}})).await;
+        let name = Value::from(lifecycle::attach::unique_name(rig.model.name(), "v"));
+        rig.until("it is listed", async || {
+            let node = rig.get(Kind::NODE, &Key::cluster(NODE)).await.expect("the node is there");
+            node["status"]["volumesInUse"] == json!([name])
+        })
+        .await;
+        assert!(rig.is_mounted(&uid, "v") && rig.doorman.count("unpublish") == 0);
+    });
+}
+
+#[test]
 fn mount_options_where_nothing_is_mounted_are_refused_node_9() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;

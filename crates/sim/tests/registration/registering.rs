@@ -99,7 +99,7 @@ fn node_31_14_a_registrar_that_restarts_is_not_missed_by_anybody() {
 }
 
 #[test]
-fn node_3_2_30_17_a_socket_made_again_is_registered_again_and_its_backoff_starts_anew_31_11() {
+fn node_3_2_3_3_30_17_a_socket_made_again_is_registered_again_and_its_backoff_starts_anew_31_11() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let driver = zone(stage, "d", ENDPOINT);
