@@ -58,6 +58,10 @@ pub enum Because {
         driver: Box<str>,
         why: Box<str>,
     },
+    /// What the driver's object says is not known yet, not even whether there is one.
+    DriverUnread {
+        driver: Box<str>,
+    },
     UsedByPod {
         pod: Box<str>,
     },
@@ -94,6 +98,9 @@ pub enum Stage {
     SetUp,
     Own,
     Expand,
+    /// The same for a device.
+    MapAttach,
+    SetUpDevice,
     MapDevice,
     TearDown,
     UnmountDevice,
@@ -107,6 +114,8 @@ impl Stage {
             Self::SetUp => "MountVolume.SetUp",
             Self::Own => "MountVolume.SetVolumeOwnership",
             Self::Expand => "NodeExpandVolume.NodeExpandVolume",
+            Self::MapAttach => "MapVolume.WaitForAttach",
+            Self::SetUpDevice => "MapVolume.SetUpDevice",
             Self::MapDevice => "MapVolume.MapPodDevice",
             Self::TearDown => "UnmountVolume.TearDown",
             Self::UnmountDevice => "UnmountDevice",
@@ -118,7 +127,7 @@ impl Stage {
         match self {
             Self::WaitForAttach | Self::MountDevice | Self::SetUp | Self::Own => "FailedMount",
             Self::Expand => "VolumeResizeFailed",
-            Self::MapDevice => "FailedMapVolume",
+            Self::MapAttach | Self::SetUpDevice | Self::MapDevice => "FailedMapVolume",
             Self::TearDown | Self::UnmountDevice => "FailedUnmount",
         }
     }
@@ -148,6 +157,9 @@ impl fmt::Display for Because {
                 write!(f, "the driver {driver} is not among the drivers that are registered on this node")
             }
             Self::DriverDown { driver, why } => write!(f, "the driver {driver} does not answer: {why}"),
+            Self::DriverUnread { driver } => {
+                write!(f, "the CSIDrivers of this cluster could not be read yet, and {driver} may be one of them")
+            }
             Self::UsedByPod { pod } => {
                 write!(f, "the volume is for one pod at a time, and the pod with uid {pod} has it on this node")
             }
@@ -187,6 +199,7 @@ impl Reason for Because {
             Self::AttachFailed { .. } => "attach_failed",
             Self::DriverMissing { .. } => "driver_missing",
             Self::DriverDown { .. } => "driver_down",
+            Self::DriverUnread { .. } => "driver_unread",
             Self::UsedByPod { .. } => "used_by_pod",
             Self::Staging => "staging",
             Self::Publishing => "publishing",
@@ -222,6 +235,7 @@ impl Reason for Because {
             | Self::AttachFailed { .. }
             | Self::DriverMissing { .. }
             | Self::DriverDown { .. }
+            | Self::DriverUnread { .. }
             | Self::UsedByPod { .. }
             | Self::NotKnownYet
             | Self::Hung { .. } => Standing::Waiting,

@@ -159,6 +159,21 @@ fn growing_and_publishing_again_are_for_pods_that_have_the_volume_node_6_2() {
 }
 
 #[test]
+fn what_may_be_there_is_not_ready_and_is_not_gone_node_6_1() {
+    for held in [ASKED, SEEN] {
+        let (pod, has) = ([wanted("p", held)], [holder("p", held, Wish::Wanted)]);
+        assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Publish(uid("p"))], "only mounted is mounted");
+        let leaves = [holder("p", held, Wish::Unwanted)];
+        assert_eq!(steps(&observed(Held::Yes, &[], &leaves)), [Step::Unpublish(uid("p"))], "and it is unmounted");
+        assert_eq!(steps(&observed(held, &[], &[])), [Step::Unstage], "the machine does not forget it");
+    }
+    let leaves = [holder("a", SEEN, Wish::Unwanted), holder("b", Held::Yes, Wish::Wanted)];
+    let stays = [wanted("b", Held::Yes)];
+    let decided = steps(&observed(Held::Yes, &stays, &leaves));
+    assert_eq!(decided, [Step::Unpublish(uid("a"))], "while any pod may have it, it is not unstaged");
+}
+
+#[test]
 fn errors_change_states_as_in_node_6_3() {
     let table = [
         (Held::No, Class::Final, Held::No),
@@ -201,16 +216,31 @@ fn codes_have_the_classes_of_node_8_3_where_those_are_safe() {
 
 #[test]
 fn access_modes_are_those_of_node_10_2() {
-    let mode = |mode, apart| terms::access_mode(AccessModes::of(&[mode]), apart);
+    let none = AccessModes::default();
+    let mode = |mode, apart| terms::access_mode(AccessModes::of(&[mode]), none, apart);
     assert_eq!(mode(AccessMode::ReadWriteOnce, false), WireMode::SingleNodeWriter);
     assert_eq!(mode(AccessMode::ReadWriteOnce, true), WireMode::SingleNodeMultiWriter);
     assert_eq!(mode(AccessMode::ReadWriteOncePod, false), WireMode::SingleNodeWriter);
     assert_eq!(mode(AccessMode::ReadWriteOncePod, true), WireMode::SingleNodeSingleWriter);
     assert_eq!(mode(AccessMode::ReadOnlyMany, true), WireMode::MultiNodeReaderOnly);
     assert_eq!(mode(AccessMode::ReadWriteMany, false), WireMode::MultiNodeMultiWriter);
-    let both = AccessModes::of(&[AccessMode::ReadWriteOnce, AccessMode::ReadWriteMany]);
-    assert_eq!(terms::access_mode(both, false), WireMode::SingleNodeWriter, "the first one counts");
-    assert_eq!(terms::access_mode(AccessModes::default(), true), WireMode::SingleNodeMultiWriter, "inline");
+    let unknown: AccessModes = serde_json::from_str(r#"["ReadWriteElsewhere"]"#).unwrap();
+    assert_eq!(terms::access_mode(unknown, none, true), WireMode::Unknown, "anything else");
+    assert_eq!(terms::access_mode(none, none, true), WireMode::SingleNodeMultiWriter, "inline");
+}
+
+#[test]
+fn of_several_access_modes_those_of_the_claim_count_and_the_widest_of_them_node_31_17() {
+    use AccessMode::{ReadOnlyMany, ReadWriteMany, ReadWriteOnce};
+    let mode = |volume: &[AccessMode], claim: &[AccessMode]| {
+        terms::access_mode(AccessModes::of(volume), AccessModes::of(claim), false)
+    };
+    let both = [ReadWriteOnce, ReadWriteMany];
+    assert_eq!(mode(&both, &[ReadWriteOnce]), WireMode::SingleNodeWriter);
+    assert_eq!(mode(&both, &[ReadWriteMany]), WireMode::MultiNodeMultiWriter, "upstream says that one node writes");
+    assert_eq!(mode(&both, &both), WireMode::MultiNodeMultiWriter);
+    assert_eq!(mode(&both, &[]), WireMode::MultiNodeMultiWriter, "a claim that nobody knows");
+    assert_eq!(mode(&both, &[ReadOnlyMany, ReadWriteOnce]), WireMode::MultiNodeReaderOnly, "else the first");
 }
 
 fn driver(spec: Value) -> CsiDriverSpec {
@@ -360,7 +390,14 @@ fn failures_become_upstreams_events_and_waiting_for_attach_becomes_none_node_26(
     let failed = |stage| Because::Failed { stage, volume: "v".into(), message: "no".into() };
     let reason = |because: &Because| because.notice().map(|notice| notice.reason);
     assert_eq!(reason(&failed(Stage::SetUp)), Some("FailedMount"));
-    assert_eq!(reason(&failed(Stage::MapDevice)), Some("FailedMapVolume"));
+    for (stage, words) in [
+        (Stage::MapAttach, "MapVolume.WaitForAttach"),
+        (Stage::SetUpDevice, "MapVolume.SetUpDevice"),
+        (Stage::MapDevice, "MapVolume.MapPodDevice"),
+    ] {
+        assert_eq!(reason(&failed(stage)), Some("FailedMapVolume"));
+        assert_eq!(failed(stage).to_string(), format!("{words} failed for volume \"v\" : no"));
+    }
     assert_eq!(reason(&failed(Stage::Expand)), Some("VolumeResizeFailed"));
     assert_eq!(reason(&failed(Stage::TearDown)), Some("FailedUnmount"), "node 31 #22");
     assert_eq!(failed(Stage::SetUp).to_string(), "MountVolume.SetUp failed for volume \"v\" : no");

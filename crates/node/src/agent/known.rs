@@ -4,7 +4,7 @@ use api::{CsiDriver, Key, Kind, Node};
 use runtime::Verdict;
 use tokio::time::sleep;
 
-use super::{Agent, PAUSE};
+use super::{Agent, BACKOFF, PAUSE};
 use crate::actual::{Attachable, What};
 
 impl Agent {
@@ -25,6 +25,7 @@ impl Agent {
             self.learn_attached().await;
         }
         self.retry_unread().await;
+        self.tell_unread().await;
         self.world().known = true;
         tracing::info!("the pods of this node and what it holds are known");
         self.wake_all();
@@ -33,6 +34,21 @@ impl Agent {
             self.pod_queue.add(pod.meta.key.clone());
         }
         self.sweep_orphans().await;
+        self.mend().await;
+    }
+
+    /// What could not be understood at the start is tried again: when a volume changes, and less and less often without
+    /// that (weakness node 31 #8).
+    async fn mend(&self) {
+        let mut wait = BACKOFF.start;
+        while !self.world().unread.is_empty() {
+            tokio::select! {
+                biased;
+                () = self.volume_news.notified() => {}
+                () = sleep(wait) => wait = (wait * 2).min(BACKOFF.max),
+            }
+            self.retry_unread().await;
+        }
     }
 
     /// What was found on disk is in use if the node's status says that it is attached, or was in use.

@@ -1,6 +1,7 @@
 //! What the agent remembers while it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 
 use api::Uid;
@@ -47,6 +48,18 @@ pub(crate) enum Unread {
     Published { pod: Uid, spec: Name },
     /// A block volume.
     Block { volume: Name },
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Staged { driver, directory } => {
+                write!(f, "what {driver} staged in {}", directory.display())
+            }
+            Self::Published { pod, spec } => write!(f, "the volume {spec} of the pod with uid {pod}"),
+            Self::Block { volume } => write!(f, "the device of the volume {volume}"),
+        }
+    }
 }
 
 impl World {

@@ -100,6 +100,8 @@ pub struct Agent {
     pub(crate) unwants: Notify,
     /// A mount did not answer at the start.
     pub(crate) look_again: Notify,
+    /// A PersistentVolume changed, which may be the one that damaged metadata is about.
+    pub(crate) volume_news: Arc<Notify>,
 }
 
 fn uid_of(pod: &LocalPod, found: &mut dyn FnMut(&str)) {
@@ -129,8 +131,10 @@ impl Agent {
             tokens: Tokens::default(),
             unwants: Notify::new(),
             look_again: Notify::new(),
+            volume_news: Arc::default(),
             options,
         };
+        agent.metrics.show_volumes(&agent.world);
         agent.subscribe();
         agent
     }
@@ -181,7 +185,6 @@ impl Agent {
         loop {
             sleep(self.options.resync).await;
             self.inspect_mounts().await;
-            self.retry_unread().await;
             self.sweep_orphans().await;
             self.sweep_staged().await;
             for pod in self.pods.walk() {

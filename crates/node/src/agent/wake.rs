@@ -48,7 +48,9 @@ impl Agent {
             }
         });
         let (queue, pods, world) = (self.pod_queue.clone(), self.pods.clone(), self.world.clone());
+        let news = self.volume_news.clone();
         self.context.cache::<Volume>().subscribe(move |change| {
+            news.notify_one();
             let Some(claim) = change.object().claim.as_ref().map(|claim| claim.key.clone()) else { return };
             for pod in pods.walk().filter(|pod| Some(pod.namespace()) == claim.namespace()) {
                 if names_claim(&pod, claim.name()) {

@@ -38,15 +38,21 @@ impl Place {
 }
 
 impl Agent {
+    /// One step for a device. What fails on the way to it is told in the words that upstream has for devices (node 26).
     pub(crate) async fn act_block(&self, step: &Step, view: &View) -> Result<Effect, Failure> {
-        match step {
+        let ended = match step {
             Step::Stage(_) => self.stage_block(step, view).await.map(|()| Effect::default()),
             Step::Publish(_) | Step::Republish(_) => self.map_block(step, view).await,
             Step::Expand(_) => self.expand(step, view).await,
             Step::Unpublish(pod) => self.unmap_block(pod, view).await.map(|()| Effect::default()),
             Step::Unstage => self.unstage_block(view).await.map(|()| Effect::default()),
             Step::Forget => self.forget_block(view).await.map(|()| Effect::default()),
-        }
+        };
+        ended.map_err(|failure| match (failure.stage, step) {
+            (Stage::WaitForAttach, _) => Failure { stage: Stage::MapAttach, ..failure },
+            (Stage::MapDevice, Step::Stage(_)) => Failure { stage: Stage::SetUpDevice, ..failure },
+            _ => failure,
+        })
     }
 
     fn block_of_view<'a>(&self, view: &'a View) -> Result<(&'a Name, &'a str, Block), Failure> {
@@ -233,6 +239,15 @@ impl Agent {
         self.host.remove_directory(&block.published()).await?;
         self.host.remove_directory(&block.map()).await?;
         self.host.remove_tree(&block.directory()).await
+    }
+
+    /// Removes the directories of a device if there is nothing in them.
+    pub(crate) async fn clear_unasked(&self, block: &Block) -> Result<(), HostError> {
+        let data = block.data();
+        for directory in [&*block.staging(), &block.published(), &block.map()].into_iter().chain(data.parent()) {
+            self.host.remove_directory(directory).await?;
+        }
+        self.host.remove_directory(&block.directory()).await
     }
 
     async fn clear_block_quietly(&self, block: &Block) {

@@ -29,6 +29,8 @@ pub(crate) struct Details {
     pub(crate) attributes: Values,
     pub(crate) options: Vec<String>,
     pub(crate) access: AccessModes,
+    /// What of that the claim asks for.
+    pub(crate) asked: AccessModes,
     pub(crate) stage_secret: Option<SecretRef>,
     pub(crate) publish_secret: Option<SecretRef>,
     pub(crate) expand_secret: Option<SecretRef>,
@@ -79,7 +81,7 @@ impl Details {
     }
 
     pub(crate) fn mode(&self, asked: &Asked) -> WireMode {
-        terms::access_mode(self.access, asked.can(NodeRpc::SingleNodeMultiWriter))
+        terms::access_mode(self.access, self.asked, asked.can(NodeRpc::SingleNodeMultiWriter))
     }
 }
 
@@ -108,6 +110,7 @@ impl Agent {
             attributes: attributes(&csi.volume_attributes),
             options: spec.mount_options.unwrap_or_default(),
             access: spec.access_modes,
+            asked: wish.asked,
             stage_secret: csi.node_stage_secret_ref,
             publish_secret: csi.node_publish_secret_ref,
             expand_secret: csi.node_expand_secret_ref,

@@ -31,6 +31,8 @@ pub struct Wish {
     pub volume_key: Option<Key>,
     pub read_only: bool,
     pub access: AccessModes,
+    /// What of that the claim asks for.
+    pub asked: AccessModes,
     /// How large the volume is.
     pub capacity: Option<Amount>,
     /// How large its claim says that it is.

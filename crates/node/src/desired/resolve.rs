@@ -111,6 +111,7 @@ fn plain(pod: &Arc<LocalPod>, volume: &PodVolume, id: VolumeId, what: What, spec
         volume_key: None,
         read_only: false,
         access: AccessModes::default(),
+        asked: AccessModes::default(),
         capacity: None,
         claimed: None,
         since: Instant::now(),
@@ -159,6 +160,7 @@ fn wish_of(pod: &Arc<LocalPod>, volume: &PodVolume, claim: &Claim, found: &Volum
         claim: Some((claim.meta.key.clone(), claim.meta.uid.clone())),
         volume_key: Some(found.meta.key.clone()),
         access: found.access,
+        asked: claim.access,
         capacity: found.capacity.clone(),
         claimed: claim.status.capacity.clone(),
         ..plain(pod, volume, id.into(), what, spec)

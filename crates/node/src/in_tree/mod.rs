@@ -147,6 +147,11 @@ impl Agent {
         }
         let (wire, source) = self.object(wish).await?;
         let Source::HostPath { path } = source else { return Err(Failure::transient(AT, "the volume is no hostPath")) };
+        // Nothing is mounted that they could be for (node 9).
+        if let Some(option) = wire.mount_options.unwrap_or_default().first() {
+            let message = format!("a hostPath volume takes no mount options, and this one has {option:?}");
+            return Err(Failure::transient(AT, message));
+        }
         let kind = wire.host_path.and_then(|host| host.kind).unwrap_or_default();
         Ok((path.to_string(), kind))
     }
@@ -173,6 +178,10 @@ impl Agent {
         let unreadable = |error: serde_json::Error| Failure::transient(AT, error);
         let volume: Volume = serde_json::from_value(object.clone()).map_err(unreadable)?;
         let wire: Wire = serde_json::from_value(object).map_err(unreadable)?;
+        let owner = volume.claim.as_ref().and_then(|claim| claim.uid.as_ref());
+        if owner.is_none() || owner != wish.claim.as_ref().map(|(_, uid)| uid) {
+            return Err(Failure::transient(AT, format!("the volume {key} does not belong to the claim any more")));
+        }
         Ok((wire.spec, volume.source))
     }
 }

@@ -3,16 +3,17 @@
 mod act;
 mod view;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::Uid;
+use api::{Source, Uid, Volume};
 use lifecycle::node::{Because, Class, Held, Origin, Step, decide};
 use lifecycle::{Notice, Reason as _};
 use runtime::Verdict;
 use tokio::time::Instant;
 
 use crate::Agent;
-use crate::actual::{Entry, PodEntry, VolumeId};
+use crate::actual::{Entry, PodEntry, VolumeId, What};
 use crate::agent::{BACKOFF, Failed};
 pub(crate) use act::{Effect, Failure};
 pub(crate) use view::View;
@@ -205,12 +206,32 @@ impl Agent {
         if let Some(pod) = about {
             self.notices.always(&*pod, &notice);
         }
+        // What no pod has any more is told where its administrator looks.
+        if matches!(step, Step::Unstage | Step::Forget)
+            && let Some(volume) = self.volume_of(&view.what)
+        {
+            self.notices.always(&*volume, &notice);
+        }
         if let Step::Expand(_) = step
             && let Some(claim) = view.wish(step).and_then(|wish| wish.claim.clone())
             && let Some(claim) = self.context.cache::<api::Claim>().get(&claim.0)
         {
             self.notices.always(&*claim, &Notice::warning("FileSystemResizeFailed", because.to_string()));
         }
+    }
+}
+
+impl Agent {
+    /// The PersistentVolume that a volume of this machine is.
+    fn volume_of(&self, what: &What) -> Option<Arc<Volume>> {
+        let is_it = |volume: &Arc<Volume>| match (what, &volume.source) {
+            (What::Csi { driver, handle, .. }, Source::Csi { driver: of, handle: its }) => {
+                **of == *driver.as_str() && its == handle
+            }
+            (What::InTree { name, .. }, _) => volume.name() == name.as_str(),
+            (What::Csi { .. }, _) => false,
+        };
+        self.context.cache::<Volume>().walk().find(is_it)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::actual::{Entry, Shape, VolumeId, What};
 use crate::agent::World;
 use crate::csi::everywhere;
 use crate::desired::Wish;
-use crate::layout::Plugin;
+use crate::layout::{Name, Plugin};
 
 /// One look at a volume.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl Agent {
 
     fn needs(&self, id: &VolumeId, what: &What, reported: bool) -> Needs {
         let What::Csi { driver, handle, shape } = what else { return Needs::Nothing };
-        if *shape == Shape::Inline || !self.attaches(driver.as_str()) {
+        if *shape == Shape::Inline || self.driver_unread(driver).is_some() || !self.attaches(driver.as_str()) {
             return Needs::Nothing;
         }
         let node = self.nodes.get(&Key::cluster(&self.options.node));
@@ -165,11 +165,18 @@ impl Agent {
         let missing = || Because::DriverMissing { driver: name.as_str().into() };
         let Some(registered) = self.drivers.get(name.as_str()) else { return Some(missing()) };
         match &*registered.driver.link().borrow() {
-            Link::Up(_) => None,
+            Link::Up(_) => self.driver_unread(name),
             Link::Down { why, .. } => {
                 Some(Because::DriverDown { driver: name.as_str().into(), why: why.as_str().into() })
             }
         }
+    }
+
+    /// Nothing is done on terms that are only guessed: without its object a driver would count as one that attaches, gets
+    /// no tokens and lets the agent change owners (weakness node 31 #21).
+    fn driver_unread(&self, driver: &Name) -> Option<Because> {
+        let read = self.context.cache::<CsiDriver>().is_synced();
+        (!read).then(|| Because::DriverUnread { driver: driver.as_str().into() })
     }
 
     fn staging(&self, what: &What) -> Staging {

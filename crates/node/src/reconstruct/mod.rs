@@ -113,6 +113,11 @@ impl Agent {
                 self.metrics.reconstructed.inc();
                 match data::load(&*self.host, &staged.data()).await? {
                     Stored::Good(kept) => self.found_staged(&kept, scene.staged(&staged)),
+                    // Somebody removed it: what is mounted is somebody's volume all the same (node 13.2 step 3).
+                    Stored::Absent if scene.mounts.at(&staged.mount()).is_some() => {
+                        tracing::error!(path = %staged.data().display(), "metadata of a staged volume is missing");
+                        self.unreadable(Unread::Staged { driver: driver.clone(), directory });
+                    }
                     // A directory without metadata: nothing was ever asked for, or everything was taken away.
                     Stored::Absent => self.clear_empty(&staged).await,
                     Stored::Damaged(why) => {
@@ -174,6 +179,8 @@ impl Agent {
             self.metrics.reconstructed.inc();
             match data::load(&*self.host, &block.data()).await? {
                 Stored::Good(kept) => self.found_block(&kept, &name).await?,
+                // Metadata comes first and goes last: without it and without content nobody was asked for anything.
+                Stored::Absent if self.clear_unasked(&block).await.is_ok() => {}
                 Stored::Absent | Stored::Damaged(_) => self.unreadable(Unread::Block { volume: name }),
             }
         }

@@ -1,28 +1,53 @@
 //! Volumes whose metadata is damaged: what the API knows may still say which they are (weaknesses node 31 #1 #8).
 
-use api::{Key, Source, Volume};
+use api::{Key, Source, Uid, Volume};
+use lifecycle::Notice;
 use lifecycle::node::{Held, Origin};
 
 use crate::Agent;
+use crate::actual::What;
 use crate::agent::Unread;
-use crate::layout::{Lifecycle, Name, Staged, VolumeData};
+use crate::layout::{Lifecycle, Name, Staged, VolumeData, inline_handle};
+use crate::pods::VolumeSource;
 
 impl Agent {
     /// Tries again to find out what damaged metadata was about. What stays unknown stays on the list, and on disk.
     pub(crate) async fn retry_unread(&self) {
         let unread = std::mem::take(&mut self.world().unread);
         for one in unread {
+            self.metrics.recovered.inc();
             let recovered = match &one {
                 Unread::Staged { driver, directory } => {
                     self.staged_of(driver, &Staged::from_path(directory.clone())).await
                 }
-                Unread::Published { pod, spec } => self.published_of(pod.as_str(), spec),
+                Unread::Published { pod, spec } => self.published_of(pod, spec),
                 Unread::Block { volume } => self.block_of(volume).await,
             };
-            if !recovered {
-                tracing::warn!(volume = ?one, "nobody knows what this volume is; it stays as it is");
-                self.metrics.unreadable.inc();
+            if recovered {
+                tracing::info!(volume = ?one, "damaged metadata was matched with a volume of the cluster");
+                self.wake_all();
+            } else {
+                self.metrics.unrecovered.inc();
                 self.world().unread.push(one);
+            }
+        }
+    }
+
+    /// Says once per life what nobody knows: it keeps directories, and may keep something mounted.
+    pub(crate) async fn tell_unread(&self) {
+        let unread = self.world().unread.clone();
+        if unread.is_empty() {
+            return;
+        }
+        self.nodes.synced().await;
+        let node = self.nodes.get(&Key::cluster(&self.options.node));
+        for one in unread {
+            let message = format!(
+                "the metadata of {one} is damaged and no PersistentVolume matches it; what may be mounted stays as it is"
+            );
+            tracing::warn!(message);
+            if let Some(node) = &node {
+                self.notices.always(&**node, &Notice::warning("VolumeUnknown", message));
             }
         }
     }
@@ -35,7 +60,7 @@ impl Agent {
             }
             _ => None,
         });
-        let Some(handle) = handle else { return false };
+        let Some(handle) = handle.or_else(|| self.held_handle(driver, staged)) else { return false };
         let kept = VolumeData { driver: driver.to_string(), handle: handle.to_string(), ..VolumeData::default() };
         if let Err(error) = crate::layout::data::store(&*self.host, &staged.data(), &kept).await {
             tracing::warn!(%error, "recovered metadata could not be written");
@@ -47,11 +72,34 @@ impl Agent {
         true
     }
 
-    /// The directory is named after the PersistentVolume.
-    fn published_of(&self, pod: &str, spec: &Name) -> bool {
-        let (Some(kept), Ok(uid)) = (self.volume_named(spec), Name::new(pod)) else { return false };
+    /// A pod that has the volume has metadata of its own.
+    fn held_handle(&self, driver: &Name, staged: &Staged) -> Option<Box<str>> {
+        self.world().actual.values().find_map(|entry| match &entry.what {
+            What::Csi { driver: of, handle, .. } if of == driver && staged.is_of(handle) => Some(handle.clone()),
+            What::Csi { .. } | What::InTree { .. } => None,
+        })
+    }
+
+    /// The directory is named after the PersistentVolume, or after the volume of a pod that may still be there.
+    fn published_of(&self, pod: &Uid, spec: &Name) -> bool {
+        let kept = self.inline_of(pod, spec).or_else(|| self.volume_named(spec));
+        let (Some(kept), Ok(uid)) = (kept, Name::new(pod.as_str())) else { return false };
         self.found_published(&kept, &uid, spec, Held::Maybe(Origin::Seen));
         true
+    }
+
+    /// A volume that stands in the pod itself: its handle follows from its names (node 2.2).
+    fn inline_of(&self, uid: &Uid, spec: &Name) -> Option<VolumeData> {
+        let pod = self.by_uid.first(uid.as_str())?;
+        let volume = pod.volumes.iter().find(|volume| *volume.name == *spec.as_str())?;
+        let VolumeSource::Csi(csi) = &volume.source else { return None };
+        Some(VolumeData {
+            driver: csi.driver.to_string(),
+            handle: inline_handle(uid.as_str(), spec.as_str()),
+            volume: Some(spec.to_string()),
+            lifecycle: Some(Lifecycle::Ephemeral),
+            ..VolumeData::default()
+        })
     }
 
     async fn block_of(&self, volume: &Name) -> bool {

@@ -11,7 +11,7 @@ use node::layout::Layout;
 use node::{Agent, Options};
 use runtime::client::Selection;
 use runtime::csi::{self, Driver};
-use runtime::{Client, Patch, Stop};
+use runtime::{Client, Metrics, Patch, Stop};
 use serde_json::{Value, json};
 use sim::driver::{Habits, Model, State};
 use sim::faults::{Fair, Fates};
@@ -34,12 +34,20 @@ pub(crate) struct Play {
     pub(crate) csi_driver: Option<Value>,
     pub(crate) api: Box<dyn Fates>,
     pub(crate) host: Box<dyn HostFates>,
+    /// What becomes of requests in each later life.
+    pub(crate) again: Box<dyn Fn() -> Box<dyn Fates> + Send + Sync>,
 }
 
 impl Default for Play {
     fn default() -> Self {
         let csi_driver = json!({"attachRequired": false, "fsGroupPolicy": "ReadWriteOnceWithFSType"});
-        Self { habits: Habits::fair(), csi_driver: Some(csi_driver), api: Box::new(Fair), host: Box::new(Fair) }
+        Self {
+            habits: Habits::fair(),
+            csi_driver: Some(csi_driver),
+            api: Box::new(Fair),
+            host: Box::new(Fair),
+            again: Box::new(|| Box::new(Fair)),
+        }
     }
 }
 
@@ -79,6 +87,7 @@ pub(crate) struct Rig {
     registered: Arc<Mutex<Option<Registered>>>,
     life: watch::Sender<Life>,
     journal: Journal,
+    metrics: Arc<Mutex<Option<Metrics>>>,
 }
 
 struct BoxedHost(Box<dyn HostFates>);
@@ -86,6 +95,10 @@ struct BoxedHost(Box<dyn HostFates>);
 impl HostFates for BoxedHost {
     fn call(&mut self, event: &sim::machine::Event<'_>) -> sim::machine::HostFate {
         self.0.call(event)
+    }
+
+    fn takes(&mut self) -> Duration {
+        self.0.takes()
     }
 }
 
@@ -103,7 +116,7 @@ impl Fates for BoxedApi {
 
 /// Plays a scenario.
 pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
-    let Play { habits, csi_driver, api, host } = play;
+    let Play { habits, csi_driver, api, host, again } = play;
     let played = simulate(Seed(1), Setup::default(), async |world: World| {
         let desk = world.component("user", Fair);
         let machine = Machine::new(&world, NODE);
@@ -119,13 +132,14 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
             registered: Arc::default(),
             life: watch::Sender::new(Life::Runs),
             journal: world.journal().clone(),
+            metrics: Arc::default(),
         };
         rig.create(Kind::NODE, json!({"metadata": {"name": NODE}})).await;
         if let Some(spec) = csi_driver {
             rig.create(Kind::CSI_DRIVER, json!({"metadata": {"name": model.name()}, "spec": spec})).await;
         }
         let door = Door { model, side, doorman };
-        let agent = lives(&world, &rig, door, (BoxedApi(api), BoxedHost(host)));
+        let agent = lives(&world, &rig, door, (BoxedApi(api), BoxedHost(host), &again));
         tokio::select! {
             biased;
             () = agent => unreachable!("an agent that crashed starts again"),
@@ -135,8 +149,13 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
     played.expect("a world can be made");
 }
 
-/// One life of the agent after the other: faults in the first one, none in the next ones.
-async fn lives(world: &World, rig: &Rig, door: Door, (api, host): (BoxedApi, BoxedHost)) {
+/// One life of the agent after the other, each with its own faults; those of the machine only in the first one.
+async fn lives(
+    world: &World,
+    rig: &Rig,
+    door: Door,
+    (api, host, again): (BoxedApi, BoxedHost, &(dyn Fn() -> Box<dyn Fates> + Send + Sync)),
+) {
     let mut component = world.component("agent", api);
     let mut model_host = ModelHost::new(&rig.machine, &component, host);
     for number in 1.. {
@@ -148,6 +167,7 @@ async fn lives(world: &World, rig: &Rig, door: Door, (api, host): (BoxedApi, Box
             Registered { name: rig.model.name().to_owned(), driver: driver.clone(), node_id: NODE.to_owned() };
         rig.drivers.insert(registered.clone());
         *rig.registered.lock().expect("nobody panics with it") = Some(registered);
+        *rig.metrics.lock().expect("nobody panics with it") = Some(context.metrics.clone());
         let layout = Layout::new(ROOT).expect("a good path");
         let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), Options::new(NODE, layout));
         let never = Stop::never();
@@ -166,7 +186,7 @@ async fn lives(world: &World, rig: &Rig, door: Door, (api, host): (BoxedApi, Box
         };
         assert!(!matches!(ended, Some(Ended::Finished(()))), "an agent does not end by itself");
         let _ = life.wait_for(|life| *life == Life::Runs).await;
-        component = world.component("agent", Fair);
+        component = world.component("agent", BoxedApi(again()));
         model_host = ModelHost::new(&rig.machine, &component, Fair);
     }
 }
@@ -181,6 +201,12 @@ impl Rig {
     /// Starts it again.
     pub(crate) fn start(&self) {
         self.life.send_replace(Life::Runs);
+    }
+
+    /// What a scraper reads of the agent.
+    pub(crate) fn metrics(&self) -> String {
+        let metrics = self.metrics.lock().expect("nobody panics with it").clone();
+        metrics.expect("the agent has lived").encode()
     }
 
     /// The driver goes from the machine, and comes back.
@@ -219,6 +245,27 @@ impl Rig {
 
     pub(crate) async fn delete_pod(&self, name: &str) {
         let deleted = self.client.delete::<api::Pod>(&key(name), &Default::default()).await;
+        deleted.expect("the server takes it");
+    }
+
+    /// Takes a PersistentVolume out of the cluster, whoever protects it, as somebody who restores a backup does. Gives what
+    /// makes it again.
+    pub(crate) async fn take_volume(&self, name: &str) -> Value {
+        let key = Key::cluster(name);
+        let volume = self.get(Kind::VOLUME, &key).await.expect("the volume is there");
+        self.patch(Kind::VOLUME, &key, json!({"metadata": {"finalizers": null}})).await;
+        let deleted = self.client.delete_now::<api::Volume>(&key, &Default::default()).await;
+        deleted.expect("the server takes it");
+        json!({"metadata": {"name": name}, "spec": volume["spec"]})
+    }
+
+    pub(crate) async fn delete_node(&self) {
+        let deleted = self.client.delete_now::<api::Node>(&Key::cluster(NODE), &Default::default()).await;
+        deleted.expect("the server takes it");
+    }
+
+    pub(crate) async fn delete_driver(&self) {
+        let deleted = self.client.delete::<api::CsiDriver>(&Key::cluster(self.model.name()), &Default::default()).await;
         deleted.expect("the server takes it");
     }
 
@@ -372,7 +419,7 @@ impl Rig {
         self.machine.with_kernel(|kernel| kernel.look(path.as_ref()).is_ok_and(|found| found.is_some()))
     }
 
-    fn children(&self, path: &str) -> usize {
+    pub(crate) fn children(&self, path: &str) -> usize {
         self.machine.with_kernel(|kernel| kernel.list(path.as_ref())).map_or(0, |entries| entries.len())
     }
 

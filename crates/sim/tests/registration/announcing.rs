@@ -33,7 +33,7 @@ fn node_31_15_entries_of_an_earlier_life_go_after_the_grace_and_not_before_at_ev
 }
 
 #[test]
-fn node_4_2_a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
+fn node_4_2_30_20_a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
     at_every_request(&registry(), async |stage: &Stage| {
         let node = stage.user.node(json!({})).await;
         let stranger = csi_node(&json!("00000000-0000-0000-0000-000000000001"), json!([{"name": "s", "nodeID": "x"}]));

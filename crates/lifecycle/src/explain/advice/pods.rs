@@ -93,6 +93,9 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
         Node::DriverMissing { driver } => vec![format!(
             "See that the node plugin of {driver} and its registrar run on node {node:?}: the socket has to be registered."
         )],
+        Node::DriverUnread { .. } => {
+            vec![format!("See that the agent of node {node:?} may list and watch CSIDrivers.")]
+        }
         Node::DriverDown { driver, .. } => vec![format!("See that the node plugin of {driver} runs on node {node:?}.")],
         Node::UsedByPod { .. } => say(["ReadWriteOncePod: delete the pod that has the volume."]),
         Node::Corrupted | Node::Hung { .. } => vec![format!(
