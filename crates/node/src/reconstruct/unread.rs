@@ -1,6 +1,7 @@
 //! Volumes whose metadata is damaged: what the API knows may still say which they are (weaknesses node 31 #1 #8).
 
-use api::{Key, Source, Volume};
+use api::{Key, Volume};
+use lifecycle::attach::Target;
 use lifecycle::node::{Held, Origin};
 
 use crate::Agent;
@@ -12,6 +13,7 @@ impl Agent {
     pub(crate) async fn retry_unread(&self) {
         let unread = std::mem::take(&mut self.world().unread);
         for one in unread {
+            self.metrics.recovered.inc();
             let recovered = match &one {
                 Unread::Staged { driver, directory } => {
                     self.staged_of(driver, &Staged::from_path(directory.clone())).await
@@ -21,7 +23,7 @@ impl Agent {
             };
             if !recovered {
                 tracing::warn!(volume = ?one, "nobody knows what this volume is; it stays as it is");
-                self.metrics.unreadable.inc();
+                self.metrics.unrecovered.inc();
                 self.world().unread.push(one);
             }
         }
@@ -29,11 +31,9 @@ impl Agent {
 
     /// A handle whose hash is the directory's name.
     async fn staged_of(&self, driver: &Name, staged: &Staged) -> bool {
-        let handle = self.context.cache::<Volume>().walk().find_map(|volume| match &volume.source {
-            Source::Csi { driver: of, handle } if **of == *driver.as_str() && staged.is_of(handle) => {
-                Some(handle.clone())
-            }
-            _ => None,
+        let handle = self.context.cache::<Volume>().walk().find_map(|volume| {
+            let target = Target::of_volume(&volume).ok().flatten()?;
+            (*target.driver == *driver.as_str() && staged.is_of(&target.handle)).then_some(target.handle)
         });
         let Some(handle) = handle else { return false };
         let kept = VolumeData { driver: driver.to_string(), handle: handle.to_string(), ..VolumeData::default() };
@@ -67,10 +67,11 @@ impl Agent {
 
     fn volume_named(&self, name: &Name) -> Option<VolumeData> {
         let volume = self.context.cache::<Volume>().get(&Key::cluster(name.as_str()))?;
-        let Source::Csi { driver, handle } = &volume.source else { return None };
+        // Also one of an in-tree plugin that a driver took over.
+        let target = Target::of_volume(&volume).ok().flatten()?;
         Some(VolumeData {
-            driver: driver.to_string(),
-            handle: handle.to_string(),
+            driver: target.driver.to_string(),
+            handle: target.handle.to_string(),
             volume: Some(name.to_string()),
             lifecycle: Some(Lifecycle::Persistent),
             ..VolumeData::default()
