@@ -115,7 +115,8 @@ impl fmt::Display for Flaw {
             Self::NotALabel { label } => write!(f, "{label:?} is no SELinux context"),
             Self::Several { labels } => {
                 let all: Vec<&str> = labels.iter().map(Label::as_str).collect();
-                write!(f, "containers of the pod want it with different SELinux contexts: {}", all.join(", "))
+                let none = if all.len() == 1 { ", and none" } else { "" };
+                write!(f, "containers of the pod want it with different SELinux contexts: {}{none}", all.join(", "))
             }
         }
     }
@@ -138,6 +139,17 @@ pub struct Judged {
     /// What it would be mounted with if its kind were (node 15.5), only to be compared with what others want.
     pub wanted: Option<Label>,
     pub flaw: Option<(Flaw, Severity)>,
+}
+
+impl Judged {
+    /// The same, if the pod has the volume under another name as well, with this.
+    pub fn beside(self, other: &Self) -> Self {
+        if self.mount == other.mount || self.flaw.is_some() {
+            return self;
+        }
+        let labels = [&other.mount, &self.mount].into_iter().flatten().cloned().collect();
+        Self { flaw: Some((Flaw::Several { labels }, Severity::Error)), ..Self::default() }
+    }
 }
 
 /// Decides about one volume of one pod.
@@ -280,7 +292,8 @@ mod tests {
     #[test]
     fn containers_that_differ_keep_the_volume_from_the_pod_where_it_matters_node_15_3() {
         let containers = vec![asks("s0:c1"), asks("s0:c2"), asks("s0:c1")];
-        let flaw = |case: Case| case.judged().flaw.map(|(flaw, severity)| (matches!(flaw, Flaw::Several { .. }), severity));
+        let flaw =
+            |case: Case| case.judged().flaw.map(|(flaw, severity)| (matches!(flaw, Flaw::Several { .. }), severity));
         let case = || Case { containers: containers.clone(), ..Case::default() };
         assert_eq!(flaw(case()), Some((true, Severity::Error)));
         let shared = Some(AccessModes::of(&[AccessMode::ReadWriteOnce]));
@@ -290,6 +303,14 @@ mod tests {
         assert!(same.mounted().is_some(), "the same twice is one");
         let doubtful = Case { containers: vec![asks("s0:c1"), Asked::default()], ..Case::default() };
         assert_eq!(doubtful.judged().flaw, Some((Flaw::NoLevel, Severity::Warning)));
+    }
+
+    #[test]
+    fn one_volume_under_two_names_has_one_context_node_15_3() {
+        let (with, without) = (Case::default().judged(), Judged::default());
+        assert_eq!(with.clone().beside(&with), with);
+        let flaw = without.beside(&with).flaw;
+        assert!(matches!(&flaw, Some((Flaw::Several { labels }, Severity::Error)) if labels.len() == 1), "{flaw:?}");
     }
 
     #[test]

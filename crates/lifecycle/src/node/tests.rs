@@ -382,7 +382,7 @@ fn a_pod_with_another_context_waits_until_everything_was_taken_away_node_15_6_30
     let (both, has) = ([old.clone(), new.clone()], [holder("old", Held::Yes, Wish::Wanted)]);
     let waits = Observed { context: context.as_ref(), ..observed(Held::Yes, &both, &has) };
     assert!(decide(&waits).actions.is_empty(), "the first keeps it");
-    let told = standing(&waits, &new);
+    let told = super::standing(&waits, &new);
     assert_eq!(told, Because::OtherContext { has: old.context.clone(), wants: new.context.clone() });
     assert!(told.to_string().contains("u:r:t:s0:c1") && told.to_string().contains("u:r:t:s0:c2"), "{told}");
     let (only, leaving) = ([new.clone()], [holder("old", Held::Yes, Wish::Unwanted)]);
@@ -406,5 +406,5 @@ fn of_two_contexts_at_once_the_older_pods_comes_first_node_15_6() {
     let plain = [wanted("a", Held::Yes), labelled("b", Held::No, "s0:c1")];
     let has = [holder("a", Held::Yes, Wish::Wanted)];
     let observed = observed(Held::Yes, &plain, &has);
-    assert!(matches!(standing(&observed, &plain[1]), Because::OtherContext { has: None, wants: Some(_) }));
+    assert!(matches!(super::standing(&observed, &plain[1]), Because::OtherContext { has: None, wants: Some(_) }));
 }

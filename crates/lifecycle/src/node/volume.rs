@@ -173,7 +173,8 @@ pub fn decide(observed: &Observed<'_>) -> Decision<Step, Because> {
             because = because.or(Some(stands));
         }
     }
-    let useless = observed.device == Held::Corrupted || observed.wanted.first().is_none_or(|next| is_other(observed, next));
+    let useless =
+        observed.device == Held::Corrupted || observed.wanted.first().is_none_or(|next| is_other(observed, next));
     if observed.holders.is_empty() && useless {
         return unused(observed, because);
     }

@@ -148,7 +148,10 @@ impl Agent {
             publish_context,
             staging_target_path: if stages { text(&staged.mount()) } else { String::new() },
             target_path: text(&self.pod_directory(wish)?.csi(&wish.spec).mount()),
-            volume_capability: capability(details.mode(asked), Some(details.mount(group, view.context(wish.pod.uid())))),
+            volume_capability: capability(
+                details.mode(asked),
+                Some(details.mount(group, view.context(wish.pod.uid()))),
+            ),
             readonly: wish.read_only,
             secrets,
             volume_context,

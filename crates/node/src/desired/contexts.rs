@@ -30,12 +30,14 @@ pub(crate) struct Contexts<'a> {
 }
 
 impl Contexts<'_> {
-    /// Decides with which context a pod's volume is mounted. What is news since `before` is told.
+    /// Decides with which context a pod's volume is mounted, given what was decided about its volumes so far. What is news
+    /// since `before` is told.
     pub(crate) fn give(
         &self,
         wish: Wish,
         volume: &PodVolume,
         before: Option<&Result<Arc<Wish>, Because>>,
+        sofar: &DesiredPod,
     ) -> Result<Wish, Because> {
         let What::Csi { driver, shape, .. } = &wish.what else { return Ok(wish) };
         let access = match shape {
@@ -44,7 +46,7 @@ impl Contexts<'_> {
             Shape::Block { .. } => return Ok(wish),
         };
         let object = self.drivers.get(&Key::cluster(driver.as_str()));
-        let judged = selinux::judge(&Question {
+        let mut judged = selinux::judge(&Question {
             files: self.files,
             containers: &volume.contexts,
             policy: wish.pod.relabelling,
@@ -52,6 +54,11 @@ impl Contexts<'_> {
             access,
             gate: self.gate,
         });
+        // One claim may be two volumes of a pod.
+        let others = sofar.volumes.values().flatten().filter(|other| other.id == wish.id);
+        for other in others {
+            judged = judged.beside(&other.selinux);
+        }
         if is_news(before, &judged) {
             self.tell(&wish, &judged);
         }

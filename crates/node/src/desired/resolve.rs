@@ -47,7 +47,7 @@ impl Resolver<'_> {
             };
             let before = known.and_then(|known| known.volumes.get(&volume.name));
             let wish = resolved.and_then(|wish| match &self.contexts {
-                Some(contexts) => contexts.give(wish, volume, before),
+                Some(contexts) => contexts.give(wish, volume, before, &desired),
                 None => Ok(wish),
             });
             let wish = wish.map(|wish| Arc::new(Wish { since, ..wish }));

@@ -281,6 +281,11 @@ impl Host for ModelHost {
         Box::pin(self.call(ask("measure", path), how))
     }
 
+    fn set_label<'a>(&'a self, path: &'a Path, _: &'a str) -> Answer<'a, ()> {
+        let how = move |kernel: &mut Kernel| kernel.walk(path, Last::Followed).map(drop);
+        Box::pin(self.call(change("give an SELinux context to", path), how))
+    }
+
     fn selinux(&self) -> Answer<'_, Selinux> {
         let found = match self.machine.label() {
             Some(label) => Selinux::On { files: Some(label) },

@@ -69,7 +69,16 @@ impl Machine {
 
     fn with(journal: Journal, name: &str) -> Self {
         let (kernel, power) = (Mutex::new(Kernel::new()), watch::Sender::new(Power::On { boot: 1 }));
-        Self { shared: Arc::new(Shared { name: name.to_owned(), journal, kernel, power, onlooker: Mutex::new(None), label: Mutex::new(None) }) }
+        Self {
+            shared: Arc::new(Shared {
+                name: name.to_owned(),
+                journal,
+                kernel,
+                power,
+                onlooker: Mutex::new(None),
+                label: Mutex::new(None),
+            }),
+        }
     }
 
     pub fn name(&self) -> &str {

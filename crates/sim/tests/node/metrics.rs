@@ -32,7 +32,9 @@ fn calls_and_operations_have_a_kubelets_names_node_26() {
         assert_eq!(calls("/csi.v1.Node/NodeStageVolume", "OK"), Some(1.0));
         assert_eq!(calls("/csi.v1.Node/NodePublishVolume", "OK"), Some(1.0));
         assert!(!text.contains("csi_sidecar_operations_seconds_count"), "that is what sidecars have");
-        for bound in ["0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0", "15.0", "25.0", "50.0", "120.0", "300.0", "600.0"] {
+        for bound in
+            ["0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0", "15.0", "25.0", "50.0", "120.0", "300.0", "600.0"]
+        {
             let le = [("le", bound), ("method_name", "/csi.v1.Node/NodePublishVolume")];
             assert!(value(&text, "csi_operations_seconds_bucket", &le).is_some(), "{bound}");
         }

@@ -1,9 +1,13 @@
 //! Volumes that are mounted with SELinux contexts: node 15, 30 #15, 31 #34, 32 #22.
 
+use std::sync::{Arc, Mutex};
+
 use csi::v1::VolumeCapability;
 use csi::v1::volume_capability::AccessType;
 use lifecycle::node::selinux::Gate;
 use serde_json::{Value, json};
+
+use sim::machine::{Event, HostFate};
 
 use crate::metrics::value;
 use crate::stage::{Play, ROOT, Rig, play};
@@ -172,5 +176,43 @@ fn a_context_without_a_level_is_refused_and_said_node_31_34() {
         let labels = [("access_mode", "RWOP")];
         let warnings = value(&rig.scrape(), "volume_manager_selinux_container_warnings_total", &labels);
         assert_eq!(warnings, Some(1.0));
+    });
+}
+
+#[test]
+fn two_names_of_one_claim_cannot_have_two_contexts_node_15_3() {
+    play(with(Gate::OnePod), async |rig| {
+        rig.volume("v", one_pod()).await;
+        let volume = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": "v"}});
+        let container = |name: &str, level: &str| {
+            json!({"name": name, "image": "example/main", "securityContext": {"seLinuxOptions": {"level": level}},
+                   "volumeMounts": [{"name": name, "mountPath": "/v"}]})
+        };
+        let containers = json!([container("one", "s0:c1"), container("two", "s0:c2")]);
+        rig.pod_with("p", json!([volume("one"), volume("two")]), json!({"containers": containers})).await;
+        rig.until_said("p", "BadContext").await;
+    });
+}
+
+#[test]
+fn containers_may_reach_drivers_and_a_machine_that_refuses_that_stops_nobody_node_2() {
+    let labelled = Arc::new(Mutex::new(Vec::new()));
+    let script = {
+        let labelled = labelled.clone();
+        move |event: &Event<'_>| {
+            if event.doing != "give an SELinux context to" {
+                return HostFate::Done;
+            }
+            labelled.lock().expect("nobody panics with it").push(event.path.to_owned());
+            HostFate::Refused(rustix::io::Errno::OPNOTSUPP)
+        }
+    };
+    play(Play { host: Box::new(script), ..with(Gate::OnePod) }, async |rig| {
+        rig.volume("v", json!({})).await;
+        rig.pod("p", &["v"]).await;
+        rig.until_ready("p").await;
+        let labelled = labelled.lock().expect("nobody panics with it").clone();
+        let paths: Vec<_> = labelled.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        assert_eq!(paths, [format!("{ROOT}/plugins"), format!("{ROOT}/plugins_registry")]);
     });
 }

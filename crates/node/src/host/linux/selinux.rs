@@ -56,9 +56,10 @@ fn text(path: &Path) -> std::io::Result<Option<String>> {
 
 /// The value of `key = "value"`; comments and quotes are passed over.
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let pairs = text.lines().map(str::trim).filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
-    let found = pairs.filter(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().trim_matches('"'));
-    found.last().filter(|value| !value.is_empty())
+    let pairs =
+        text.lines().map(str::trim).filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+    let mut found = pairs.filter(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().trim_matches('"'));
+    found.next_back().filter(|value| !value.is_empty())
 }
 
 pub(super) fn set(call: &Call, label: &str) -> Result<(), HostError> {
@@ -70,7 +71,9 @@ pub(super) fn set(call: &Call, label: &str) -> Result<(), HostError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{LinuxHost, Options};
     use super::*;
+    use crate::host::Host as _;
 
     const LABEL: &str = "system_u:object_r:container_file_t:s0";
 
@@ -91,5 +94,23 @@ mod tests {
         assert_eq!(file_label(&config, &shared).unwrap().as_deref(), Some(LABEL), "a policy is a name");
         std::fs::write(&shared, [0xff, 0xfe]).unwrap();
         assert!(file_label(&config, &shared).is_err(), "what cannot be read is not nothing");
+    }
+
+    #[tokio::test]
+    async fn a_directory_gets_a_context_where_the_filesystem_has_them_node_2() {
+        let folder = tempfile::tempdir().unwrap();
+        match LinuxHost::new(Options::default()).set_label(folder.path(), LABEL).await {
+            Ok(()) => {
+                let mut stored = [0; 64];
+                let length = rustix::fs::lgetxattr(folder.path(), "security.selinux", &mut stored).unwrap();
+                assert_eq!(&stored[..length], format!("{LABEL}\0").as_bytes());
+            }
+            Err(HostError::Refused { errno, .. })
+                if [Errno::OPNOTSUPP, Errno::PERM, Errno::ACCESS].map(Errno::raw_os_error).contains(&errno) =>
+            {
+                println!("skipped: files of this machine get no contexts (errno {errno})");
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 }
