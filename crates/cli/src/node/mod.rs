@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use control::Context;
+use lifecycle::node::selinux::Gate;
 use node::drivers::Drivers;
 use node::host::{self, LinuxHost};
 use node::layout::Layout;
@@ -61,6 +62,11 @@ pub(crate) struct WorkArgs {
     /// How long one call to a driver may take.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
     csi_timeout: Duration,
+    /// Mount all volumes with their pods' SELinux contexts, where SELinux is on and the driver can; off: only those for
+    /// one pod (ReadWriteOncePod).
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL")]
+    selinux_mount: bool,
 }
 
 impl WorkArgs {
@@ -130,6 +136,7 @@ impl NodeAgent {
             finish_pods: args.finish_pods,
             timeout: args.csi_timeout,
             republish: args.sync_frequency,
+            selinux: if args.selinux_mount { Gate::All } else { Gate::OnePod },
             stats: Some(args.volume_stats_agg_period).filter(|period| !period.is_zero()),
             ..Options::new(&name, Layout::new(&root)?)
         };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::selinux::{Flaw, Label};
 use crate::decision::{Notice, Reason, Standing};
 
 /// Why the agent does what it does about a volume of a pod.
@@ -42,6 +43,11 @@ pub enum Because {
         volume: Box<str>,
         what: Box<str>,
     },
+    /// It cannot be mounted with the SELinux contexts that the pod asks for.
+    BadContext {
+        volume: Box<str>,
+        flaw: Flaw,
+    },
     // From the volume to the mount.
     /// The node's status does not say yet that the volume is in use here.
     NotReported,
@@ -64,6 +70,11 @@ pub enum Because {
     },
     UsedByPod {
         pod: Box<str>,
+    },
+    /// It is mounted for others, with another SELinux context or with none.
+    OtherContext {
+        has: Option<Label>,
+        wants: Option<Label>,
     },
     Staging,
     Publishing,
@@ -149,6 +160,7 @@ impl fmt::Display for Because {
             }
             Self::OutOfReach { volume } => write!(f, "the volume {volume:?} cannot be reached from this node"),
             Self::Unsupported { volume, what } => write!(f, "the volume {volume:?} cannot be mounted here: {what}"),
+            Self::BadContext { volume, flaw } => write!(f, "the volume {volume:?} cannot be mounted: {flaw}"),
             Self::NotReported => write!(f, "the node's status does not list the volume as in use yet"),
             Self::NotAttached => write!(f, "the volume is not attached to this node yet"),
             Self::AttachmentGoing => write!(f, "the volume is being detached from this node"),
@@ -162,6 +174,14 @@ impl fmt::Display for Because {
             }
             Self::UsedByPod { pod } => {
                 write!(f, "the volume is for one pod at a time, and the pod with uid {pod} has it on this node")
+            }
+            Self::OtherContext { has, wants } => {
+                let name = |label: &Option<Label>| match label {
+                    Some(label) => format!("the SELinux context {label}"),
+                    None => "no SELinux context".to_owned(),
+                };
+                let (has, wants) = (name(has), name(wants));
+                write!(f, "the volume is used on this node with {has}, and the pod wants it with {wants}")
             }
             Self::Staging => write!(f, "the volume is being staged"),
             Self::Publishing => write!(f, "the volume is being published"),
@@ -193,6 +213,7 @@ impl Reason for Because {
             Self::ModeMismatch { .. } => "mode_mismatch",
             Self::OutOfReach { .. } => "out_of_reach",
             Self::Unsupported { .. } => "unsupported",
+            Self::BadContext { .. } => "bad_context",
             Self::NotReported => "not_reported",
             Self::NotAttached => "not_attached",
             Self::AttachmentGoing => "attachment_going",
@@ -201,6 +222,7 @@ impl Reason for Because {
             Self::DriverDown { .. } => "driver_down",
             Self::DriverUnread { .. } => "driver_unread",
             Self::UsedByPod { .. } => "used_by_pod",
+            Self::OtherContext { .. } => "other_context",
             Self::Staging => "staging",
             Self::Publishing => "publishing",
             Self::Republishing => "republishing",
@@ -237,6 +259,7 @@ impl Reason for Because {
             | Self::DriverDown { .. }
             | Self::DriverUnread { .. }
             | Self::UsedByPod { .. }
+            | Self::OtherContext { .. }
             | Self::NotKnownYet
             | Self::Hung { .. } => Standing::Waiting,
             Self::ClaimGoing { .. }
@@ -245,6 +268,7 @@ impl Reason for Because {
             | Self::VolumeOfAnother { .. }
             | Self::ModeMismatch { .. }
             | Self::OutOfReach { .. }
+            | Self::BadContext { .. }
             | Self::Unsupported { .. } => Standing::Stuck,
         }
     }

@@ -22,7 +22,7 @@ fn uid(text: &str) -> Uid {
 }
 
 fn wanted(pod: &str, held: Held) -> Wanted {
-    Wanted { pod: uid(pod), held, due: Due::Nothing }
+    Wanted { pod: uid(pod), held, due: Due::Nothing, context: None }
 }
 
 fn holder(pod: &str, held: Held, wish: Wish) -> Holder {
@@ -38,6 +38,7 @@ fn observed<'a>(device: Held, wanted: &'a [Wanted], holders: &'a [Holder]) -> Ob
         device,
         removal: Removal::Allowed,
         sharing: Sharing::Many,
+        context: None,
         wanted,
         holders,
     }
@@ -402,4 +403,45 @@ fn failures_become_upstreams_events_and_waiting_for_attach_becomes_none_node_26(
     assert_eq!(reason(&failed(Stage::TearDown)), Some("FailedUnmount"), "node 31 #22");
     assert_eq!(failed(Stage::SetUp).to_string(), "MountVolume.SetUp failed for volume \"v\" : no");
     assert_eq!((reason(&Because::NotAttached), Because::NotAttached.standing()), (None, Standing::Waiting));
+}
+
+/// A pod that wants the volume with this SELinux level.
+fn labelled(pod: &str, held: Held, level: &str) -> Wanted {
+    let context = super::selinux::Label::parse(&format!("u:r:t:{level}"));
+    assert!(context.is_some());
+    Wanted { context, ..wanted(pod, held) }
+}
+
+#[test]
+fn a_pod_with_another_context_waits_until_everything_was_taken_away_node_15_6_30_15() {
+    let (old, new) = (labelled("old", Held::Yes, "s0:c1"), labelled("new", Held::No, "s0:c2"));
+    let context = old.context.clone();
+    let (both, has) = ([old.clone(), new.clone()], [holder("old", Held::Yes, Wish::Wanted)]);
+    let waits = Observed { context: context.as_ref(), ..observed(Held::Yes, &both, &has) };
+    assert!(decide(&waits).actions.is_empty(), "the first keeps it");
+    let told = super::standing(&waits, &new);
+    assert_eq!(told, Because::OtherContext { has: old.context.clone(), wants: new.context.clone() });
+    assert!(told.to_string().contains("u:r:t:s0:c1") && told.to_string().contains("u:r:t:s0:c2"), "{told}");
+    let (only, leaving) = ([new.clone()], [holder("old", Held::Yes, Wish::Unwanted)]);
+    let leaves = Observed { context: context.as_ref(), ..observed(Held::Yes, &only, &leaving) };
+    assert_eq!(steps(&leaves), [Step::Unpublish(uid("old"))]);
+    let staged = Observed { context: context.as_ref(), ..observed(Held::Yes, &only, &[]) };
+    assert_eq!(steps(&staged), [Step::Unstage], "32 #22: a full unstage between them");
+    let gone = Observed { context: context.as_ref(), ..observed(Held::No, &only, &[]) };
+    assert_eq!(steps(&gone), [Step::Stage(uid("new"))]);
+    let early = Observed { removal: Removal::NotYet, ..staged };
+    assert!(steps(&early).is_empty(), "nothing is taken away before all pods are known");
+}
+
+#[test]
+fn of_two_contexts_at_once_the_older_pods_comes_first_node_15_6() {
+    let both = [labelled("a", Held::No, "s0:c1"), labelled("b", Held::No, "s0:c2")];
+    let nothing = observed(Held::No, &both, &[]);
+    assert_eq!(steps(&nothing), [Step::Stage(uid("a"))]);
+    let alike = [labelled("a", Held::No, "s0:c1"), labelled("b", Held::No, "s0:c1")];
+    assert_eq!(steps(&observed(Held::No, &alike, &[])), [Step::Stage(uid("a")), Step::Stage(uid("b"))]);
+    let plain = [wanted("a", Held::Yes), labelled("b", Held::No, "s0:c1")];
+    let has = [holder("a", Held::Yes, Wish::Wanted)];
+    let observed = observed(Held::Yes, &plain, &has);
+    assert!(matches!(super::standing(&observed, &plain[1]), Because::OtherContext { has: None, wants: Some(_) }));
 }

@@ -3,6 +3,7 @@
 use api::Uid;
 
 use super::Because;
+use super::selinux::Label;
 use super::state::{Held, Origin};
 use crate::decision::Decision;
 
@@ -17,6 +18,8 @@ pub struct Observed<'a> {
     pub device: Held,
     pub removal: Removal,
     pub sharing: Sharing,
+    /// The SELinux context of what is here of it.
+    pub context: Option<&'a Label>,
     /// The pods that want it, in the order in which they asked.
     pub wanted: &'a [Wanted],
     /// The pods that have it, or may have it.
@@ -46,6 +49,8 @@ pub struct Wanted {
     pub pod: Uid,
     pub held: Held,
     pub due: Due,
+    /// The SELinux context it wants the volume with. What it has already keeps the one that it was mounted with.
+    pub context: Option<Label>,
 }
 
 /// What a pod that has the volume is to get besides.
@@ -168,10 +173,25 @@ pub fn decide(observed: &Observed<'_>) -> Decision<Step, Because> {
             because = because.or(Some(stands));
         }
     }
-    if observed.holders.is_empty() && (observed.wanted.is_empty() || observed.device == Held::Corrupted) {
+    let useless =
+        observed.device == Held::Corrupted || observed.wanted.first().is_none_or(|next| is_other(observed, next));
+    if observed.holders.is_empty() && useless {
         return unused(observed, because);
     }
     Decision { because: because.unwrap_or(Because::Ready), actions }
+}
+
+/// Whether a pod wants the volume with another SELinux context than it has, or is about to get for whoever came first. Two
+/// contexts are two volumes: all of the one goes before anything of the other comes (node 15.6, 30 #15).
+fn is_other(observed: &Observed<'_>, wanted: &Wanted) -> bool {
+    context(observed) != wanted.context.as_ref()
+}
+
+fn context<'a>(observed: &Observed<'a>) -> Option<&'a Label> {
+    match observed.device.is_none() && observed.holders.is_empty() {
+        true => observed.wanted.first().and_then(|first| first.context.as_ref()),
+        false => observed.context,
+    }
 }
 
 /// Nobody has it: the machine lets go of it.
@@ -219,6 +239,9 @@ pub fn standing(observed: &Observed<'_>, wanted: &Wanted) -> Because {
     {
         return Because::UsedByPod { pod: other.pod.as_str().into() };
     }
+    if is_other(observed, wanted) {
+        return Because::OtherContext { has: context(observed).cloned(), wants: wanted.context.clone() };
+    }
     if let Some(missing) = unattached(observed) {
         // What works goes on working; it is not asked for again meanwhile.
         return if wanted.held == Held::Yes { Because::Ready } else { missing };
@@ -263,7 +286,7 @@ mod dead {
     fn a_doubtful_view_of_a_dead_filesystem_goes_and_then_the_volume_is_staged_anew() {
         let pod = Uid::from("pod");
         let maybe = Held::Maybe(Origin::Seen);
-        let wanted = [Wanted { pod: pod.clone(), held: maybe, due: Due::Nothing }];
+        let wanted = [Wanted { pod: pod.clone(), held: maybe, due: Due::Nothing, context: None }];
         let holders = [Holder { pod: pod.clone(), held: maybe, wish: Wish::Wanted }];
         let observed = Observed {
             attach: Attach::NotNeeded,
@@ -272,6 +295,7 @@ mod dead {
             device: Held::Corrupted,
             removal: Removal::Allowed,
             sharing: Sharing::Many,
+            context: None,
             wanted: &wanted,
             holders: &holders,
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use api::{Amount, Uid};
 use lifecycle::node::Held;
+use lifecycle::node::selinux::Label;
 use tokio::time::Instant;
 
 use crate::layout::{Name, Plugin};
@@ -98,6 +99,8 @@ pub struct Entry {
     pub attachable: Attachable,
     pub device: Held,
     pub pods: BTreeMap<Uid, PodEntry>,
+    /// The SELinux context of what is here of it.
+    pub context: Option<Label>,
     /// How large its filesystem is known to be.
     pub size: Option<Amount>,
     /// The size that the driver refused to grow to while it is in use; not asked again for it (node 18.1).
@@ -116,7 +119,7 @@ pub struct PodEntry {
 
 impl Entry {
     pub fn new(what: What, attachable: Attachable) -> Self {
-        Self { what, attachable, device: Held::No, pods: BTreeMap::new(), size: None, refused: None }
+        Self { what, attachable, device: Held::No, pods: BTreeMap::new(), context: None, size: None, refused: None }
     }
 
     /// Whether nothing of it can be left.

@@ -14,12 +14,13 @@ mod memory;
 mod pod;
 mod wake;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use api::{Key, Node, Uid};
 use futures_util::future::join_all;
 use lifecycle::node::Because;
+use lifecycle::node::selinux::{Gate, Label};
 use runtime::client::Selection;
 use runtime::queue::{self, Backoff};
 use runtime::{Cache, Context, Index, Lookup, Notices, Queue, Stop};
@@ -61,6 +62,8 @@ pub struct Options {
     pub stats: Option<Duration>,
     /// The safety net under the events: everything is looked at this often.
     pub resync: Duration,
+    /// Which volumes are mounted with SELinux contexts, where SELinux is on.
+    pub selinux: Gate,
 }
 
 impl Options {
@@ -74,6 +77,7 @@ impl Options {
             republish: Duration::from_secs(60),
             stats: Some(Duration::from_secs(60)),
             resync: Duration::from_secs(15 * 60),
+            selinux: Gate::OnePod,
         }
     }
 }
@@ -102,6 +106,8 @@ pub struct Agent {
     pub(crate) look_again: Notify,
     /// A PersistentVolume changed, which may be the one that damaged metadata is about.
     pub(crate) volume_news: Arc<Notify>,
+    /// What files in containers have, if SELinux is on here; unset until the machine was asked.
+    pub(crate) selinux: OnceLock<Option<Label>>,
 }
 
 fn uid_of(pod: &LocalPod, found: &mut dyn FnMut(&str)) {
@@ -132,6 +138,7 @@ impl Agent {
             unwants: Notify::new(),
             look_again: Notify::new(),
             volume_news: Arc::default(),
+            selinux: OnceLock::new(),
             options,
         };
         agent.metrics.show_volumes(&agent.world);
@@ -177,6 +184,7 @@ impl Agent {
 
     async fn prepare(&self) -> Result<(), layout::PrepareError> {
         layout::prepare(&*self.host, &self.options.layout).await?;
+        self.learn_selinux().await;
         Ok(self.reconstruct().await?)
     }
 

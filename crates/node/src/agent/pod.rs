@@ -52,8 +52,12 @@ impl Agent {
             return Verdict::Done;
         }
         let node = self.nodes.get(&Key::cluster(&self.options.node));
-        let resolver =
-            crate::desired::Resolver { context: &self.context, node: &self.options.node, labels: node.as_deref() };
+        let resolver = crate::desired::Resolver {
+            context: &self.context,
+            node: &self.options.node,
+            labels: node.as_deref(),
+            contexts: self.contexts(),
+        };
         let known = self.world().desired.known(&pod);
         match resolver.pod(&pod, known.as_ref()).await {
             Ok(desired) => {
@@ -66,6 +70,7 @@ impl Agent {
 
     fn want(&self, pod: &Arc<LocalPod>, desired: DesiredPod) {
         self.adopt(&desired);
+        self.count_mismatches(&desired);
         let mut touched = self.world().desired.set(desired);
         // The pod may have gone while its claims were looked up.
         if self.pods.get(&pod.meta.key).is_none_or(|now| now.uid() != pod.uid() || !now.lives()) {

@@ -95,7 +95,7 @@ impl Agent {
     async fn stage_block(&self, step: &Step, view: &View) -> Result<(), Failure> {
         let wish = view.wish(step).ok_or_else(|| Failure::transient(AT, "no pod wants the volume any more"))?;
         let (_, handle, block) = self.block_of_view(view)?;
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         let context = self.attached(wish, view.device()).await?;
         let secrets = self.secret(details.stage_secret.as_ref(), AT).await?;
@@ -118,7 +118,7 @@ impl Agent {
         let wish =
             view.wish(step).ok_or_else(|| Failure::transient(AT, "the pod does not want the volume any more"))?;
         let place = self.place(view, wish.pod.uid())?;
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         self.keep_block(wish, &place.block).await?;
         // A driver may still be at it when this agent and the pod are gone (node 30 #9).
@@ -151,7 +151,7 @@ impl Agent {
 
     async fn publish_block(&self, wish: &Wish, view: &View, place: &Place) -> Result<(), Failure> {
         let (driver, handle, block) = self.block_of_view(view)?;
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         let publish_context = self.attached(wish, view.device()).await?;
         let secrets = self.secret(details.publish_secret.as_ref(), AT).await?;

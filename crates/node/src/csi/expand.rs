@@ -29,7 +29,7 @@ impl Agent {
     pub(crate) async fn expand(&self, step: &Step, view: &View) -> Result<Effect, Failure> {
         let wish =
             view.wish(step).ok_or_else(|| Failure::transient(AT, "the pod does not want the volume any more"))?;
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         self.grow(wish, &details, &asked).await
     }
@@ -146,7 +146,7 @@ impl Agent {
             }
             Shape::Filesystem | Shape::Inline => {
                 let staged = self.options.layout.staged(driver, handle);
-                (place.csi(&wish.spec).mount(), staged.mount(), Some(details.mount(None)))
+                (place.csi(&wish.spec).mount(), staged.mount(), Some(details.mount(None, None)))
             }
         };
         Ok(v1::NodeExpandVolumeRequest {

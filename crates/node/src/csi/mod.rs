@@ -76,6 +76,15 @@ impl Agent {
         Ok(Asked { driver: registered.driver.clone(), facts })
     }
 
+    /// The driver of a volume that a pod wants; what is asked for a volume of an in-tree plugin is counted as such.
+    pub(crate) fn ask_for(&self, wish: &Wish, stage: Stage) -> Result<Asked, Failure> {
+        let asked = self.ask(&wish.what, stage)?;
+        Ok(match wish.migrated {
+            true => Asked { driver: asked.driver.for_migrated(), ..asked },
+            false => asked,
+        })
+    }
+
     /// What the controller's half of the driver left for the node's, if it has to be attached at all. The server itself is
     /// asked, past every cache: the attachment may have gone since (node 9, 30 #5).
     pub(crate) async fn attached(&self, wish: &Wish, known: Held) -> Result<Values, Failure> {

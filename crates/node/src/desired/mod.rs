@@ -1,7 +1,9 @@
 //! What the pods of this node want, resolved from their claims to volumes (node 5).
 
+mod contexts;
 mod resolve;
 
+pub(crate) use contexts::Contexts;
 pub(crate) use resolve::Resolver;
 
 use std::collections::BTreeMap;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 
 use api::{AccessModes, Amount, Key, Uid};
 use lifecycle::node::Because;
+use lifecycle::node::selinux::Judged;
 use tokio::time::Instant;
 
 use crate::actual::{VolumeId, What};
@@ -30,9 +33,13 @@ pub struct Wish {
     /// The PersistentVolume.
     pub volume_key: Option<Key>,
     pub read_only: bool,
+    /// Whether a driver took it over from an in-tree plugin.
+    pub migrated: bool,
     pub access: AccessModes,
     /// What of that the claim asks for.
     pub asked: AccessModes,
+    /// With which SELinux context it is mounted, if nothing of it is here yet.
+    pub selinux: Judged,
     /// How large the volume is.
     pub capacity: Option<Amount>,
     /// How large its claim says that it is.

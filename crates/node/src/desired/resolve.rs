@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use api::{AccessModes, Claim, Key, Node, Source, Volume, VolumeMode};
+use api::{AccessModes, Claim, Key, Kind, Node, Source, Volume, VolumeMode};
 use lifecycle::attach::unique_name;
+use lifecycle::migration::{self, CsiSource};
+use lifecycle::node::selinux::Judged;
 use lifecycle::node::{Because, claim};
 use runtime::client::Error;
 use runtime::{Context, Live};
+use serde::Deserialize as _;
+use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Desired, DesiredPod, Wish};
+use super::{Contexts, Desired, DesiredPod, Wish};
 use crate::actual::{Shape, VolumeId, What};
 use crate::layout::{Name, Plugin, inline_handle, per_pod_name};
 use crate::pods::{LocalPod, PodVolume, VolumeSource};
@@ -20,6 +24,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) node: &'a str,
     /// The node itself, if it is known.
     pub(crate) labels: Option<&'a Node>,
+    /// If SELinux is on here.
+    pub(crate) contexts: Option<Contexts<'a>>,
 }
 
 impl Resolver<'_> {
@@ -33,12 +39,18 @@ impl Resolver<'_> {
                 VolumeSource::Other => continue,
                 VolumeSource::Claim { name, read_only } => self.claimed(pod, volume, (name, *read_only)).await?,
                 VolumeSource::Ephemeral => self.claimed(pod, volume, (&pod.claim_of(&volume.name), false)).await?,
+                VolumeSource::Migrated(source) => self.taken_over(pod, volume, source),
                 VolumeSource::Csi(csi) => self.inline(pod, volume, &csi.driver, csi.read_only),
                 VolumeSource::EmptyDir { .. } => self.in_tree(pod, volume, Plugin::EmptyDir, false),
                 VolumeSource::HostPath { .. } => self.in_tree(pod, volume, Plugin::HostPath, false),
                 VolumeSource::Nfs { read_only, .. } => self.in_tree(pod, volume, Plugin::Nfs, *read_only),
             };
-            let wish = resolved.map(|wish| Arc::new(Wish { since, ..wish }));
+            let before = known.and_then(|known| known.volumes.get(&volume.name));
+            let wish = resolved.and_then(|wish| match &self.contexts {
+                Some(contexts) => contexts.give(wish, volume, before, &desired),
+                None => Ok(wish),
+            });
+            let wish = wish.map(|wish| Arc::new(Wish { since, ..wish }));
             desired.volumes.insert(volume.name.clone(), wish);
         }
         Ok(desired)
@@ -65,9 +77,53 @@ impl Resolver<'_> {
             Err(because) => return Ok(Err(because)),
         };
         let held = self.look::<Volume>(&Key::cluster(&claimed.volume_name)).await?;
+        let (held, migrated) = match self.translated(&held).await? {
+            Some(Ok(translated)) => (Live::Found(Arc::new(translated)), true),
+            Some(Err(because)) => return Ok(Err(because)),
+            None => (held, false),
+        };
         let place = claim::Place { node: self.node, labels: self.labels.map(|node| &node.meta.labels) };
         Ok(claim::volume(&asked, claimed, held.lookup(), place)
-            .and_then(|found| wish_of(pod, volume, claimed, found).map(|wish| Wish { read_only, ..wish })))
+            .and_then(|found| wish_of(pod, volume, claimed, found).map(|wish| Wish { read_only, migrated, ..wish })))
+    }
+
+    /// A volume of an in-tree plugin that a driver took over, as the driver's (node 5.4 step 7): not only its source, but its
+    /// access modes and where it can be reached from as well. `None` if it is no such volume.
+    async fn translated(&self, held: &Live<Volume>) -> Result<Option<Result<Volume, Because>>, Error> {
+        let Live::Found(held) = held else { return Ok(None) };
+        let Source::Other { .. } = &held.source else { return Ok(None) };
+        if let Ok(None) = migration::csi_source(held) {
+            return Ok(None);
+        }
+        // Such volumes are rare: the cache does not hold all that is needed of them.
+        let object: Value = match self.context.client.get(Kind::VOLUME, &held.meta.key).await {
+            Ok(object) => object,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let wrong = |why: String| Because::Unsupported { volume: held.name().into(), what: why.into() };
+        let translated = migration::volume_to_csi(&object).map_err(|error| wrong(error.to_string()));
+        let read = |object: Value| serde_json::from_value(object).map_err(|error| wrong(error.to_string()));
+        Ok(Some(translated.and_then(read)))
+    }
+
+    /// An in-tree volume that stands in the pod: what stands for it is attached and staged as any other (node 5.4), but
+    /// it has no claim, so that nobody grows it.
+    fn taken_over(&self, pod: &Arc<LocalPod>, volume: &PodVolume, source: &Value) -> Result<Wish, Because> {
+        let wrong = |why: String| Because::Unsupported { volume: volume.name.clone(), what: why.into() };
+        let object = migration::inline_to_csi(source, pod.namespace()).map_err(|error| wrong(error.to_string()))?;
+        let csi: CsiSource = object
+            .pointer("/spec/csi")
+            .ok_or_else(|| wrong("its driver is not known".to_owned()))
+            .and_then(|csi| CsiSource::deserialize(csi).map_err(|error| wrong(error.to_string())))?;
+        let access = object.pointer("/spec/accessModes").and_then(|modes| AccessModes::deserialize(modes).ok());
+        // A name that is made of a path would be several directories.
+        let title = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().replace('/', "~");
+        let id = unique_name(&csi.driver, &csi.volume_handle);
+        let driver = name(&csi.driver, volume)?;
+        let what = What::Csi { driver, handle: csi.volume_handle.into(), shape: Shape::Filesystem };
+        let plain = plain(pod, volume, id.into(), what, name(&title, volume)?);
+        Ok(Wish { read_only: csi.read_only, migrated: true, access: access.unwrap_or_default(), ..plain })
     }
 
     /// From the cache, or from the server if it is not there: missing from a cache is not missing.
@@ -110,6 +166,8 @@ fn plain(pod: &Arc<LocalPod>, volume: &PodVolume, id: VolumeId, what: What, spec
         claim: None,
         volume_key: None,
         read_only: false,
+        migrated: false,
+        selinux: Judged::default(),
         access: AccessModes::default(),
         asked: AccessModes::default(),
         capacity: None,

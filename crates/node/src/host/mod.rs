@@ -227,6 +227,16 @@ pub struct SubPath {
     pub access: Access,
 }
 
+/// Whether files of this machine have SELinux contexts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selinux {
+    Off,
+    On {
+        /// What files in containers have unless somebody says otherwise, if the policy says so.
+        files: Option<String>,
+    },
+}
+
 /// The machine. Every method says in its error what it did and to which path.
 pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// The mount table, which is the truth about what is mounted.
@@ -297,4 +307,12 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// when its future is dropped.
     fn own<'a>(&'a self, ownership: &'a Ownership, progress: Progress<'a>) -> Answer<'a, Owned>;
     fn usage<'a>(&'a self, path: &'a Path) -> Answer<'a, Usage>;
+
+    fn selinux(&self) -> Answer<'_, Selinux> {
+        Box::pin(std::future::ready(Ok(Selinux::Off)))
+    }
+    /// Gives a file or a directory, and nothing in it, an SELinux context.
+    fn set_label<'a>(&'a self, _path: &'a Path, _label: &'a str) -> Answer<'a, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

@@ -70,6 +70,9 @@ impl Agent {
         let attachable = self.attachable(&view.what);
         let mut world = self.world();
         let entry = world.actual.entry(id.clone()).or_insert_with(|| Entry::new(view.what.clone(), attachable));
+        if entry.is_empty() {
+            entry.context = step.pod().and_then(|pod| view.context(pod)).cloned();
+        }
         if let (Step::Publish(pod) | Step::Republish(pod), Some(wish)) = (step, view.wish(step)) {
             remember(entry, pod, &wish.spec);
         }

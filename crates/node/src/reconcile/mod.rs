@@ -37,7 +37,7 @@ impl Agent {
             };
             let began = Instant::now();
             let ended = self.act(&id, &step, &view).await;
-            self.metrics.operated(&view.what, &step, ended.is_ok(), began.elapsed());
+            self.metrics.operated((&view.what, view.is_migrated()), &step, ended.is_ok(), began.elapsed());
             let failed = ended.is_err();
             self.settle(&id, &step, &view, ended);
             if failed && matches!(step, Step::Publish(_) | Step::Republish(_)) {

@@ -6,6 +6,7 @@ use api::{AccessMode, Attachment, Claim, CsiDriver, Key, Uid};
 use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use lifecycle::attach::attachment_name;
 use lifecycle::node::expand::{Growth, growth};
+use lifecycle::node::selinux::Label;
 use lifecycle::node::volume::Attachment as Attached;
 use lifecycle::node::{
     Attach, Because, Due, Held, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish as Want,
@@ -75,6 +76,7 @@ impl View {
             device: self.device(),
             removal: self.removal,
             sharing: self.sharing,
+            context: self.entry.as_ref().and_then(|entry| entry.context.as_ref()),
             wanted: &self.wanted,
             holders: &self.holders,
         }
@@ -87,6 +89,16 @@ impl View {
     /// What a pod has of it.
     pub(crate) fn held(&self, pod: &Uid) -> Held {
         self.entry.as_ref().and_then(|entry| entry.pods.get(pod)).map_or(Held::No, |pod| pod.held)
+    }
+
+    /// The SELinux context that a pod has the volume with, or gets it with.
+    pub(crate) fn context(&self, pod: &Uid) -> Option<&Label> {
+        self.wanted.iter().find(|wanted| wanted.pod == *pod)?.context.as_ref()
+    }
+
+    /// Whether the volume is known to be one that a driver took over from an in-tree plugin.
+    pub(crate) fn is_migrated(&self) -> bool {
+        self.wishes.iter().any(|wish| wish.migrated)
     }
 
     /// The wish that a step is done for.
@@ -200,7 +212,12 @@ impl Agent {
             Some(held) if held.republish.is_some_and(|at| at <= now) => Due::Republish,
             Some(_) | None => Due::Nothing,
         };
-        Wanted { pod: pod.clone(), held: held.map_or(Held::No, |held| held.held), due }
+        // What a pod has goes on as it is: a setting that changed counts for those who come.
+        let context = match (entry, held) {
+            (Some(entry), Some(_)) => entry.context.clone(),
+            (_, None) | (None, _) => wish.selinux.mount.clone(),
+        };
+        Wanted { pod: pod.clone(), held: held.map_or(Held::No, |held| held.held), due, context }
     }
 
     /// Whether the volume has become larger than its filesystem, and it is the node's turn (node 6.2, 18).

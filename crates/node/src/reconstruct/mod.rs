@@ -16,6 +16,7 @@ use std::time::Duration;
 use api::Uid;
 use futures_util::stream::{self, StreamExt as _};
 use lifecycle::attach::unique_name;
+use lifecycle::node::selinux::Label;
 use lifecycle::node::{Held, Origin};
 
 use crate::Agent;
@@ -29,6 +30,11 @@ const GLANCE: Duration = Duration::from_secs(1);
 
 /// How many mounts are looked at at once.
 const AT_ONCE: usize = 256;
+
+/// The SELinux context that a volume was mounted with.
+fn context(kept: &VolumeData) -> Option<Label> {
+    kept.selinux.as_deref().and_then(Label::parse)
+}
 
 /// The mount table, and what of it is dead.
 struct Scene {
@@ -137,6 +143,7 @@ impl Agent {
         let mut world = self.world();
         let entry = world.actual.entry(id).or_insert_with(|| Entry::new(what, Attachable::Unknown));
         entry.device = device;
+        entry.context = context(kept).or(entry.context.take());
     }
 
     /// Directories of staged volumes that nobody knows and that could not be removed when they were found.
@@ -274,6 +281,7 @@ impl Agent {
         let mut world = self.world();
         let entry = world.actual.entry(id.into()).or_insert_with(|| Entry::new(what, attachable));
         entry.pods.insert(uid.as_str().into(), PodEntry { spec: spec.clone(), held, republish: None });
+        entry.context = context(kept).or(entry.context.take());
         // What a pod has was staged: it needs no second call to know that.
         if held == Held::Yes && entry.device == Held::Maybe(Origin::Seen) {
             entry.device = Held::Yes;

@@ -1,7 +1,8 @@
 //! Volumes whose metadata is damaged: what the API knows may still say which they are (weaknesses node 31 #1 #8).
 
-use api::{Key, Source, Uid, Volume};
+use api::{Key, Uid, Volume};
 use lifecycle::Notice;
+use lifecycle::attach::Target;
 use lifecycle::node::{Held, Origin};
 
 use crate::Agent;
@@ -54,11 +55,9 @@ impl Agent {
 
     /// A handle whose hash is the directory's name.
     async fn staged_of(&self, driver: &Name, staged: &Staged) -> bool {
-        let handle = self.context.cache::<Volume>().walk().find_map(|volume| match &volume.source {
-            Source::Csi { driver: of, handle } if **of == *driver.as_str() && staged.is_of(handle) => {
-                Some(handle.clone())
-            }
-            _ => None,
+        let handle = self.context.cache::<Volume>().walk().find_map(|volume| {
+            let target = Target::of_volume(&volume).ok().flatten()?;
+            (*target.driver == *driver.as_str() && staged.is_of(&target.handle)).then_some(target.handle)
         });
         let Some(handle) = handle.or_else(|| self.held_handle(driver, staged)) else { return false };
         let kept = VolumeData { driver: driver.to_string(), handle: handle.to_string(), ..VolumeData::default() };
@@ -115,10 +114,11 @@ impl Agent {
 
     fn volume_named(&self, name: &Name) -> Option<VolumeData> {
         let volume = self.context.cache::<Volume>().get(&Key::cluster(name.as_str()))?;
-        let Source::Csi { driver, handle } = &volume.source else { return None };
+        // Also one of an in-tree plugin that a driver took over.
+        let target = Target::of_volume(&volume).ok().flatten()?;
         Some(VolumeData {
-            driver: driver.to_string(),
-            handle: handle.to_string(),
+            driver: target.driver.to_string(),
+            handle: target.handle.to_string(),
             volume: Some(name.to_string()),
             lifecycle: Some(Lifecycle::Persistent),
             ..VolumeData::default()

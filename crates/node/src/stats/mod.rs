@@ -83,7 +83,7 @@ impl Agent {
 
     async fn usage(&self, wish: &Wish, path: &std::path::Path) -> Option<Numbers> {
         let What::Csi { driver, handle, .. } = &wish.what else { return None };
-        let asked = self.ask(&wish.what, Stage::SetUp).ok()?;
+        let asked = self.ask_for(wish, Stage::SetUp).ok()?;
         if !asked.can(NodeRpc::GetVolumeStats) {
             return None;
         }

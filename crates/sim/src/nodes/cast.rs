@@ -173,7 +173,7 @@ impl Cast {
         let rough = Rough::new(&self.world, &format!("{} life {life}", component.name()), self.layout.host_crash);
         let rough = if self.layout.kind_host { rough.kind() } else { rough };
         let host = Arc::new(ModelHost::new(&place.machine, component, rough));
-        let options = runtime::csi::Options { node: true, ..runtime::csi::Options::default() };
+        let options = runtime::csi::Options::on_node();
         let driver = Driver::new(place.side.clone(), options, &context.metrics);
         let drivers = Drivers::default();
         let registering = async {

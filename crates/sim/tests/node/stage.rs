@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::{Key, Kind};
 use lifecycle::attach::{attachment_name, unique_name};
+use lifecycle::node::selinux::Gate;
 use node::drivers::{Drivers, Registered};
 use node::layout::Layout;
 use node::{Agent, Options};
@@ -25,6 +26,8 @@ use crate::driver::{Door, Doorman};
 
 pub(crate) const NODE: &str = "n1";
 pub(crate) const ROOT: &str = "/var/lib/kubelet";
+/// What files in containers have where SELinux is on.
+pub(crate) const FILES: &str = "system_u:object_r:container_file_t:s0";
 const GI: i64 = 1 << 30;
 
 /// How a world begins.
@@ -36,18 +39,16 @@ pub(crate) struct Play {
     pub(crate) host: Box<dyn HostFates>,
     /// What becomes of requests in each later life.
     pub(crate) again: Box<dyn Fn() -> Box<dyn Fates> + Send + Sync>,
+    /// If SELinux is on.
+    pub(crate) selinux: Option<Gate>,
 }
 
 impl Default for Play {
     fn default() -> Self {
         let csi_driver = json!({"attachRequired": false, "fsGroupPolicy": "ReadWriteOnceWithFSType"});
-        Self {
-            habits: Habits::fair(),
-            csi_driver: Some(csi_driver),
-            api: Box::new(Fair),
-            host: Box::new(Fair),
-            again: Box::new(|| Box::new(Fair)),
-        }
+        let (api, host) = (Box::new(Fair), Box::new(Fair));
+        let again = Box::new(|| Box::new(Fair) as Box<dyn Fates>);
+        Self { habits: Habits::fair(), csi_driver: Some(csi_driver), api, host, again, selinux: None }
     }
 }
 
@@ -85,9 +86,10 @@ pub(crate) struct Rig {
     pub(crate) doorman: Doorman,
     pub(crate) drivers: Drivers,
     registered: Arc<Mutex<Option<Registered>>>,
+    metrics: Arc<Mutex<Option<Metrics>>>,
+    gate: Gate,
     life: watch::Sender<Life>,
     journal: Journal,
-    metrics: Arc<Mutex<Option<Metrics>>>,
 }
 
 struct BoxedHost(Box<dyn HostFates>);
@@ -116,10 +118,13 @@ impl Fates for BoxedApi {
 
 /// Plays a scenario.
 pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
-    let Play { habits, csi_driver, api, host, again } = play;
+    let Play { habits, csi_driver, api, host, again, selinux } = play;
     let played = simulate(Seed(1), Setup::default(), async |world: World| {
         let desk = world.component("user", Fair);
         let machine = Machine::new(&world, NODE);
+        if selinux.is_some() {
+            machine.with_selinux(FILES);
+        }
         let model = Model::new(&world, habits, State::new(&[""], 1000 * GI));
         let side = model.on(&machine, None);
         let doorman = Doorman::default();
@@ -130,9 +135,10 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
             doorman: doorman.clone(),
             drivers: Drivers::default(),
             registered: Arc::default(),
+            metrics: Arc::default(),
+            gate: selinux.unwrap_or_default(),
             life: watch::Sender::new(Life::Runs),
             journal: world.journal().clone(),
-            metrics: Arc::default(),
         };
         rig.create(Kind::NODE, json!({"metadata": {"name": NODE}})).await;
         if let Some(spec) = csi_driver {
@@ -161,15 +167,16 @@ async fn lives(
     for number in 1.. {
         let process = Process::new(world, &component, number);
         let context = process.context.clone();
-        let options = csi::Options { node: true, ..csi::Options::default() };
+        let options = csi::Options::on_node();
         let driver = Driver::new(door.clone(), options, &context.metrics);
         let registered =
             Registered { name: rig.model.name().to_owned(), driver: driver.clone(), node_id: NODE.to_owned() };
         rig.drivers.insert(registered.clone());
         *rig.registered.lock().expect("nobody panics with it") = Some(registered);
-        *rig.metrics.lock().expect("nobody panics with it") = Some(context.metrics.clone());
         let layout = Layout::new(ROOT).expect("a good path");
-        let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), Options::new(NODE, layout));
+        *rig.metrics.lock().expect("nobody panics with it") = Some(context.metrics.clone());
+        let options = Options { selinux: rig.gate, ..Options::new(NODE, layout) };
+        let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), options);
         let never = Stop::never();
         let work = async {
             tokio::select! {
@@ -217,6 +224,18 @@ impl Rig {
     pub(crate) fn register(&self) {
         let registered = self.registered.lock().expect("nobody panics with it").clone().expect("it was registered");
         self.drivers.insert(registered);
+    }
+
+    /// Lets the driver stand for one of another name, too.
+    pub(crate) fn register_as(&self, name: &str) {
+        let registered = self.registered.lock().expect("nobody panics with it").clone().expect("it was registered");
+        self.drivers.insert(Registered { name: name.to_owned(), ..registered });
+    }
+
+    /// A file of the machine.
+    pub(crate) fn read(&self, path: &str) -> String {
+        let read = self.machine.with_kernel(|kernel| kernel.read(path.as_ref()));
+        String::from_utf8(read.expect("it answers").expect("it is there")).expect("text")
     }
 
     pub(crate) async fn create(&self, kind: Kind, mut body: Value) -> Value {
@@ -339,7 +358,9 @@ impl Rig {
                     "volumeAttributes": {"flavour": "plain"}},
         });
         for (key, value) in members.as_object().into_iter().flatten() {
-            if key == "csi" {
+            if key == "csi" && value.is_null() {
+                spec.as_object_mut().expect("an object").remove(key);
+            } else if key == "csi" {
                 for (key, value) in value.as_object().into_iter().flatten() {
                     spec["csi"][key] = value.clone();
                 }
@@ -437,7 +458,12 @@ impl Rig {
 
     /// Attaches a volume, as the controllers do: only once the node says that it uses it.
     pub(crate) async fn attach(&self, volume: &str) {
-        let unique = unique_name(self.model.name(), volume);
+        self.attach_as(self.model.name(), volume).await;
+    }
+
+    /// The same under another name of the driver.
+    pub(crate) async fn attach_as(&self, driver: &str, volume: &str) {
+        let unique = unique_name(driver, volume);
         let node = Key::cluster(NODE);
         self.until(&format!("{volume} is reported in use"), async || {
             let node = self.get(Kind::NODE, &node).await.expect("the node is there");
@@ -453,8 +479,8 @@ impl Rig {
             };
             state.publish(&request, &Habits::fair()).expect("it can be published")
         });
-        let name = attachment_name(self.model.name(), volume, NODE);
-        let spec = json!({"attacher": self.model.name(), "nodeName": NODE, "source": {"persistentVolumeName": volume}});
+        let name = attachment_name(driver, volume, NODE);
+        let spec = json!({"attacher": driver, "nodeName": NODE, "source": {"persistentVolumeName": volume}});
         self.create(Kind::ATTACHMENT, json!({"metadata": {"name": name}, "spec": spec})).await;
         let attached = json!({"attached": true, "attachmentMetadata": given.publish_context});
         self.patch_status(Kind::ATTACHMENT, &Key::cluster(&name), attached).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::keys::annotation;
 use api::{Key, Kind};
 use serde_json::json;
 use tokio::time::sleep;
@@ -29,6 +30,24 @@ fn node_31_15_entries_of_an_earlier_life_go_after_the_grace_and_not_before_at_ev
         let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
         stage.user.until("registered", async || socket.is_registered()).await;
         stage.user.until("the other is gone", async || stage.user.listed().await == ["d"]).await;
+    });
+}
+
+#[test]
+fn node_4_2_a_csinode_names_the_plugins_whose_volumes_go_through_drivers() {
+    play(&registry(), async |stage: &Stage| {
+        let node = stage.user.node(json!({})).await;
+        // One that an agent made which translated nothing.
+        stage.user.create(Kind::CSI_NODE, csi_node(&node["metadata"]["uid"], json!([]))).await;
+        let named = async || {
+            let csi_node = stage.user.our(Kind::CSI_NODE).await;
+            let named = csi_node["metadata"]["annotations"][annotation::MIGRATED_PLUGINS.text()].clone();
+            named.as_str().unwrap_or_default().to_owned()
+        };
+        stage.user.until("they are named", async || !named().await.is_empty()).await;
+        let short = ["aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume"];
+        let full = short.map(|name| format!("{}{name}", api::keys::provisioner::IN_TREE_PREFIX));
+        assert_eq!(named().await, full.join(","), "sorted");
     });
 }
 

@@ -97,6 +97,12 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
             vec![format!("See that the agent of node {node:?} may list and watch CSIDrivers.")]
         }
         Node::DriverDown { driver, .. } => vec![format!("See that the node plugin of {driver} runs on node {node:?}.")],
+        Node::BadContext { .. } => say([
+            "Give all containers that mount the volume one seLinuxOptions.level, or set the pod's seLinuxChangePolicy to Recursive.",
+        ]),
+        Node::OtherContext { .. } => say([
+            "It comes when the pods that have the volume are gone; pods with the same seLinuxOptions.level can share it.",
+        ]),
         Node::UsedByPod { .. } => say(["ReadWriteOncePod: delete the pod that has the volume."]),
         Node::Corrupted | Node::Hung { .. } => vec![format!(
             "What the mount on node {node:?} stands on does not answer: its server, device or FUSE daemon has to come back."

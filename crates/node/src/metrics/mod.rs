@@ -1,5 +1,7 @@
 //! What operators see of the agent, with upstream's names (node 26).
 
+mod selinux;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,6 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use runtime::Context;
 use runtime::metrics::{Histograms, Metrics, OPERATION_BUCKETS, Seconds, StorageOperation, VolumeOperation};
+
+pub(crate) use selinux::{Of, SelinuxMetrics};
 
 use crate::actual::What;
 use crate::agent::World;
@@ -30,6 +34,7 @@ pub(crate) struct NodeMetrics {
     pub(crate) recovered: Counter,
     /// Attempts that found nothing.
     pub(crate) unrecovered: Counter,
+    pub(crate) selinux: SelinuxMetrics,
     pub(crate) swept: Gauge,
     pub(crate) unswept: Gauge,
     pub(crate) stats: StatsMetrics,
@@ -83,6 +88,7 @@ impl NodeMetrics {
                 families: STATS.map(|(name, help)| metrics.register(name, help, Family::default())),
                 shown: Arc::default(),
             },
+            selinux: SelinuxMetrics::new(&metrics),
             collection,
             metrics,
         }
@@ -108,7 +114,7 @@ impl NodeMetrics {
     }
 
     /// An operation has ended.
-    pub(crate) fn operated(&self, what: &What, step: &Step, worked: bool, took: Duration) {
+    pub(crate) fn operated(&self, (what, migrated): (&What, bool), step: &Step, worked: bool, took: Duration) {
         if *step == Step::Forget {
             return;
         }
@@ -122,7 +128,7 @@ impl NodeMetrics {
             volume_plugin: what.plugin_label(),
             operation_name,
             status: if worked { "success" } else { "fail-unknown" },
-            migrated: "false",
+            migrated: if migrated { "true" } else { "false" },
         };
         self.metrics.storage_operations.get_or_create(&labels).observe(took.as_secs_f64());
     }
