@@ -22,6 +22,7 @@ pub(crate) struct NodeMetrics {
     operations: Histograms<Labels>,
     collection: Histograms<Labels>,
     volumes: Family<Labels, Gauge>,
+    rejections: Family<Labels, Counter>,
     pub(crate) reconstructed: Counter,
     pub(crate) unreadable: Counter,
     pub(crate) swept: Gauge,
@@ -67,6 +68,11 @@ impl NodeMetrics {
             "Number of volumes in the volume manager",
             Family::<Labels, Gauge>::default(),
         );
+        let rejections = metrics.register(
+            "kubelet_admission_rejections",
+            "Pods that were not admitted, by reason",
+            Family::<Labels, Counter>::default(),
+        );
         let counter = |name: &str, help: &str| metrics.register(name, help, Counter::default());
         Self {
             reconstructed: counter("reconstruct_volume_operations", "Volumes that were found on disk at the start"),
@@ -85,6 +91,7 @@ impl NodeMetrics {
                 families: STATS.map(|(name, help)| metrics.register(name, help, Family::default())),
                 shown: Arc::default(),
             },
+            rejections,
             operations,
             collection,
             volumes,
@@ -110,6 +117,11 @@ impl NodeMetrics {
             ("migrated", "false".to_owned()),
         ];
         self.operations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A pod was given back.
+    pub(crate) fn rejected(&self, reason: &str) {
+        self.rejections.get_or_create(&vec![("reason", reason.to_owned())]).inc();
     }
 
     /// A pod has its volume, this long after it asked.

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use driver_sdk::{Access, Error, Kind as What, StageVolume, VolumeId, failpoint};
 
-use super::seen::{device_of, directory_mounts, mounts_of_loop};
+use super::seen::{device_of, directory_mounts, mounts_of_loop, still_held};
 use super::{capability_hash, check_use, filesystem, group, settled};
 use crate::controller::tune;
 use crate::core::{Core, Found};
 use crate::fault;
 use crate::pool::{Hold, ObjectLock, Place};
 use crate::record::{AccessKind, Format, Kind, NodeNotes, Staged, VolumeRecord};
-use linux::loopdev::{self, Attach, Detach, LoopStatus};
+use linux::loopdev::{self, Attach, Detach, LoopDevice, LoopStatus};
 use linux::mountinfo::MountTable;
 use linux::mounts::{self, BindOptions, MountFlags, UnmountError};
 
@@ -229,15 +229,16 @@ fn release_device(found: &Found<'_>) -> Result<(), Error> {
     };
     match done.map_err(|error| fault::sys(error).leaving_residue())? {
         Detach::Detached => Ok(()),
-        Detach::StillBusy => {
-            Err(Error::busy(format!("{} is still held open by someone", status.device.path.display())))
-        }
+        Detach::StillBusy => Err(Error::busy(still_held(&status.device))),
     }
 }
 
 pub(super) fn unmount(path: &Path) -> Result<(), Error> {
     mounts::unmount_all(path).map(drop).map_err(|error| match error {
-        UnmountError::Busy(place) => Error::busy(format!("{} is in use and cannot be unmounted", place.display())),
+        UnmountError::Busy(place) => {
+            let holders = linux::holders::of_mount(&place);
+            Error::busy(format!("{} is in use and cannot be unmounted: {holders}", place.display()))
+        }
         other => Error::backend(format!("unmounting {}", path.display()), other).leaving_residue(),
     })
 }

@@ -51,6 +51,10 @@ pub enum Because {
     AttachFailed {
         message: Box<str>,
     },
+    /// The driver attaches no further volume to this node.
+    NoSlot {
+        message: Box<str>,
+    },
     DriverMissing {
         driver: Box<str>,
     },
@@ -144,6 +148,7 @@ impl fmt::Display for Because {
             Self::NotAttached => write!(f, "the volume is not attached to this node yet"),
             Self::AttachmentGoing => write!(f, "the volume is being detached from this node"),
             Self::AttachFailed { message } => write!(f, "attaching the volume failed: {message}"),
+            Self::NoSlot { message } => write!(f, "no further volume can be attached to this node: {message}"),
             Self::DriverMissing { driver } => {
                 write!(f, "the driver {driver} is not among the drivers that are registered on this node")
             }
@@ -185,6 +190,7 @@ impl Reason for Because {
             Self::NotAttached => "not_attached",
             Self::AttachmentGoing => "attachment_going",
             Self::AttachFailed { .. } => "attach_failed",
+            Self::NoSlot { .. } => "no_slot",
             Self::DriverMissing { .. } => "driver_missing",
             Self::DriverDown { .. } => "driver_down",
             Self::UsedByPod { .. } => "used_by_pod",
@@ -220,6 +226,7 @@ impl Reason for Because {
             | Self::NotAttached
             | Self::AttachmentGoing
             | Self::AttachFailed { .. }
+            | Self::NoSlot { .. }
             | Self::DriverMissing { .. }
             | Self::DriverDown { .. }
             | Self::UsedByPod { .. }

@@ -121,6 +121,8 @@ fn the_handshake_comes_before_the_first_mount_node_9() {
     assert_eq!(because(Held::No, attach(true, true, Attachment::Going)), Because::AttachmentGoing);
     let refused = because(Held::No, attach(true, true, Attachment::Refused("full")));
     assert_eq!(refused, Because::AttachFailed { message: "full".into() });
+    let full = because(Held::No, attach(true, true, Attachment::Full("full")));
+    assert_eq!(full, Because::NoSlot { message: "full".into() }, "node 4.4");
     assert_eq!(because(Held::No, attach(true, true, attached)), Because::Staging);
     // What an earlier run left was listed before; its attachment is looked at all the same (node 9 step 4).
     assert_eq!(because(SEEN, attach(false, false, attached)), Because::Staging);

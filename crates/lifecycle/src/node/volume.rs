@@ -78,6 +78,8 @@ pub enum Attachment<'a> {
     Waiting,
     Going,
     Refused(&'a str),
+    /// Refused because no further volume fits on this node.
+    Full(&'a str),
     Attached,
 }
 
@@ -247,6 +249,7 @@ fn unattached(observed: &Observed<'_>) -> Option<Because> {
     }
     match attachment {
         Attachment::Refused(message) => Some(Because::AttachFailed { message: message.into() }),
+        Attachment::Full(message) => Some(Because::NoSlot { message: message.into() }),
         Attachment::Going => Some(Because::AttachmentGoing),
         Attachment::Missing | Attachment::Waiting => Some(Because::NotAttached),
         Attachment::Attached if known || listed => None,

@@ -55,7 +55,7 @@ impl World {
         use crate::actual::{Attachable, What};
         let wanted = self.desired.volumes().filter(|(_, wish)| match &wish.what {
             What::Csi { driver, .. } => !wish.what.is_inline() && attaches(driver.as_str()),
-            What::InTree { .. } => false,
+            What::InTree { .. } | What::LocalDevice { .. } => false,
         });
         let held = self.actual.iter().filter(|(_, entry)| entry.attachable == Attachable::Yes);
         let wanted = wanted.map(|(id, _)| id.as_str().into());

@@ -12,6 +12,7 @@
 mod known;
 mod memory;
 mod pod;
+mod reject;
 mod wake;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use api::{Key, Node, Uid};
 use futures_util::future::join_all;
-use lifecycle::node::Because;
+use lifecycle::node::{Because, slots};
 use runtime::client::Selection;
 use runtime::queue::{self, Backoff};
 use runtime::{Cache, Context, Index, Lookup, Notices, Queue, Stop};
@@ -59,6 +60,8 @@ pub struct Options {
     pub republish: Duration,
     /// How often drivers are asked how full volumes are. `None` turns it off (node 19).
     pub stats: Option<Duration>,
+    /// How long a pod waits for a slot before it is given back.
+    pub slot_wait: Duration,
     /// The safety net under the events: everything is looked at this often.
     pub resync: Duration,
 }
@@ -73,6 +76,7 @@ impl Options {
             timeout: Duration::from_secs(120),
             republish: Duration::from_secs(60),
             stats: Some(Duration::from_secs(60)),
+            slot_wait: slots::PATIENCE,
             resync: Duration::from_secs(15 * 60),
         }
     }

@@ -1,5 +1,7 @@
 //! Block volumes: a device for a pod, held so that the kernel does not give its number to another (node 17).
 
+mod local;
+
 use std::path::PathBuf;
 
 use api::Uid;
@@ -123,13 +125,18 @@ impl Agent {
         }
         let mapped = block::map(&*self.host, &place.mapping()).await;
         mapped.map_err(|error| Failure::after_mount(AT, error))?;
-        for path in [place.block.map(), place.link.clone()] {
+        self.tell_mapped(wish, [&place.block.map(), &place.link]);
+        let grown = self.expand_before_use(wish, &details, &asked).await?;
+        Ok(Effect { republish: self.republish_at(wish), ..grown })
+    }
+
+    /// Devices alone are told when they are there (node 17.1 step 9).
+    fn tell_mapped(&self, wish: &Wish, paths: [&PathBuf; 2]) {
+        for path in paths {
             let message =
                 format!("MapVolume.MapPodDevice succeeded for volume {:?} path {}", wish.spec.as_str(), path.display());
             self.notices.always(&*wish.pod, &Notice::normal("SuccessfulMountVolume", message));
         }
-        let grown = self.expand_before_use(wish, &details, &asked).await?;
-        Ok(Effect { republish: self.republish_at(wish), ..grown })
     }
 
     /// What was surely not published is not announced any more.

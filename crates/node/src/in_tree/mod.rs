@@ -48,7 +48,8 @@ impl Agent {
     pub(crate) async fn act_in_tree(&self, step: &Step, view: &View) -> Result<Effect, Failure> {
         let What::InTree { plugin, name } = &view.what else { return Ok(Effect::default()) };
         match step {
-            Step::Forget | Step::Republish(_) | Step::Expand(_) => {}
+            Step::Forget | Step::Republish(_) => {}
+            Step::Expand(_) => return self.expand_in_tree(*plugin, self.in_tree_wish(step, view)?).await,
             Step::Stage(_) => drop(self.stage_local(self.in_tree_wish(step, view)?).await?),
             Step::Unstage => local::unstage(&*self.host, &self.options.layout, name)
                 .await
@@ -139,6 +140,23 @@ impl Agent {
             local::Group::NotAsked | local::Group::Applied(_) => {}
         }
         Ok(())
+    }
+
+    /// Of a device the filesystem grows; other volumes of the machine have no size of their own (node 24).
+    async fn expand_in_tree(&self, plugin: Plugin, wish: &Wish) -> Result<Effect, Failure> {
+        if plugin == Plugin::Local {
+            let grown = local::expand(&*self.host, &self.options.layout, &wish.spec).await;
+            grown.map_err(|error| Failure::of(Class::Uncertain, Stage::Expand, error))?;
+        }
+        Ok(Effect { size: wish.capacity.clone(), ..Effect::default() })
+    }
+
+    /// Where a local volume is on this machine.
+    pub(crate) async fn local_path(&self, wish: &Wish) -> Result<std::path::PathBuf, Failure> {
+        match self.object(wish).await?.1 {
+            Source::Local { path } => Ok(path.as_ref().into()),
+            _ => Err(Failure::transient(AT, "the volume is not local")),
+        }
     }
 
     async fn host_path(&self, wish: &Wish) -> Result<(String, String), Failure> {

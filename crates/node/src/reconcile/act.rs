@@ -59,6 +59,7 @@ impl Agent {
             What::Csi { shape: Shape::Block { .. }, .. } => self.act_block(step, view).await,
             What::Csi { .. } => self.act_filesystem(step, view).await,
             What::InTree { .. } => self.act_in_tree(step, view).await,
+            What::LocalDevice { name } => self.act_local_device(step, view, name).await,
         }
     }
 

@@ -6,6 +6,7 @@ use api::{AccessMode, Attachment, Claim, CsiDriver, Key, Uid};
 use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use lifecycle::attach::attachment_name;
 use lifecycle::node::expand::{Growth, growth};
+use lifecycle::node::slots;
 use lifecycle::node::volume::Attachment as Attached;
 use lifecycle::node::{
     Attach, Because, Due, Held, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish as Want,
@@ -49,6 +50,7 @@ enum Found {
     Waiting,
     Going,
     Refused(Box<str>),
+    Full(Box<str>),
     Attached,
 }
 
@@ -64,6 +66,7 @@ impl View {
                     Found::Waiting => Attached::Waiting,
                     Found::Going => Attached::Going,
                     Found::Refused(message) => Attached::Refused(message),
+                    Found::Full(message) => Attached::Full(message),
                     Found::Attached => Attached::Attached,
                 },
             },
@@ -101,7 +104,7 @@ impl View {
         let wished = || self.wish(step).or(self.wishes.first()).map(|wish| wish.spec.to_string());
         held().or_else(wished).unwrap_or_else(|| match &self.what {
             What::Csi { handle, .. } => handle.to_string(),
-            What::InTree { name, .. } => name.to_string(),
+            What::InTree { name, .. } | What::LocalDevice { name } => name.to_string(),
         })
     }
 
@@ -151,6 +154,7 @@ impl Agent {
             Some(found) if found.meta.is_deleting() => Found::Going,
             Some(found) if found.attached => Found::Attached,
             Some(found) => match &found.attach_error {
+                Some(error) if error.code == Some(slots::FULL) => Found::Full(error.message.clone()),
                 Some(error) => Found::Refused(error.message.clone()),
                 None => Found::Waiting,
             },
@@ -176,7 +180,9 @@ impl Agent {
         let driver = match what {
             What::Csi { driver, shape: Shape::Filesystem | Shape::Block { .. }, .. } => driver,
             What::InTree { plugin: Plugin::Local, .. } => return Staging::Needed,
-            What::Csi { shape: Shape::Inline, .. } | What::InTree { .. } => return Staging::NotNeeded,
+            What::Csi { shape: Shape::Inline, .. } | What::InTree { .. } | What::LocalDevice { .. } => {
+                return Staging::NotNeeded;
+            }
         };
         let facts = self.drivers.get(driver.as_str()).and_then(|registered| registered.driver.facts());
         match facts.is_none_or(|facts| facts.capabilities.on_node(NodeRpc::StageUnstageVolume)) {

@@ -5,5 +5,6 @@ mod faults;
 mod filesystem;
 mod kinds;
 mod restart;
+mod slots;
 mod stage;
 mod terms;

@@ -222,6 +222,11 @@ impl Rig {
         deleted.expect("the server takes it");
     }
 
+    pub(crate) async fn delete_attachment(&self, name: &str) {
+        let deleted = self.client.delete::<api::Attachment>(&Key::cluster(name), &Default::default()).await;
+        deleted.expect("the server takes it");
+    }
+
     /// Ends a pod at once, as somebody does who forces it away while no agent runs.
     pub(crate) async fn end_pod(&self, name: &str) {
         let ended = self.client.delete_now::<api::Pod>(&key(name), &Default::default()).await;
@@ -292,7 +297,9 @@ impl Rig {
                     "volumeAttributes": {"flavour": "plain"}},
         });
         for (key, value) in members.as_object().into_iter().flatten() {
-            if key == "csi" {
+            if value.is_null() {
+                spec.as_object_mut().expect("an object").remove(key);
+            } else if key == "csi" {
                 for (key, value) in value.as_object().into_iter().flatten() {
                     spec["csi"][key] = value.clone();
                 }
