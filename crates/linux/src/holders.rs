@@ -85,6 +85,11 @@ impl Holders {
         !self.missed
     }
 
+    /// Whether it is mounted, here or in another mount namespace, or something stands on it: it does not become free by itself.
+    pub fn is_mounted(&self) -> bool {
+        self.found.iter().any(|holder| matches!(holder, Holder::Mount { .. } | Holder::Above(_)))
+    }
+
     fn sorted(mut self) -> Self {
         self.found.sort();
         self.found.dedup();

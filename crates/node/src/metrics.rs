@@ -23,6 +23,7 @@ pub(crate) struct NodeMetrics {
     collection: Histograms<Labels>,
     volumes: Family<Labels, Gauge>,
     rejections: Family<Labels, Counter>,
+    alone: Family<Labels, Counter>,
     pub(crate) reconstructed: Counter,
     pub(crate) unreadable: Counter,
     pub(crate) swept: Gauge,
@@ -73,6 +74,11 @@ impl NodeMetrics {
             "Pods that were not admitted, by reason",
             Family::<Labels, Counter>::default(),
         );
+        let alone = metrics.register(
+            "force_cleaned_without_driver_operations",
+            "Volumes that were unmounted without their driver, for pods and for the machine",
+            Family::<Labels, Counter>::default(),
+        );
         let counter = |name: &str, help: &str| metrics.register(name, help, Counter::default());
         Self {
             reconstructed: counter("reconstruct_volume_operations", "Volumes that were found on disk at the start"),
@@ -92,6 +98,7 @@ impl NodeMetrics {
                 shown: Arc::default(),
             },
             rejections,
+            alone,
             operations,
             collection,
             volumes,
@@ -117,6 +124,11 @@ impl NodeMetrics {
             ("migrated", "false".to_owned()),
         ];
         self.operations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A volume was unmounted without its driver.
+    pub(crate) fn unmounted_alone(&self, driver: &str) {
+        self.alone.get_or_create(&vec![("driver_name", driver.to_owned())]).inc();
     }
 
     /// A pod was given back.

@@ -61,6 +61,13 @@ pub(crate) struct WorkArgs {
     /// How long one call to a driver may take.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
     csi_timeout: Duration,
+    /// How long a driver whose registration socket is gone stays usable and announced; registrars restart.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    driver_grace: Duration,
+    /// Unmount volumes that no pod wants without their driver when it has been away this long. What only the driver
+    /// knows of, such as a device that it attached, stays as it is; leave it out to wait for the driver for ever.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    unmount_without_driver_after: Option<Duration>,
 }
 
 impl WorkArgs {
@@ -131,11 +138,13 @@ impl NodeAgent {
             timeout: args.csi_timeout,
             republish: args.sync_frequency,
             stats: Some(args.volume_stats_agg_period).filter(|period| !period.is_zero()),
+            alone_after: args.unmount_without_driver_after,
             ..Options::new(&name, Layout::new(&root)?)
         };
         let sockets = options.layout.registry();
         let host = LinuxHost::new(host::Options::default());
-        let registry = Registry::new(context, drivers.clone(), registry::Options::new(&name, &root));
+        let registering = registry::Options { grace: args.driver_grace, ..registry::Options::new(&name, &root) };
+        let registry = Registry::new(context, drivers.clone(), registering);
         let keep = machine::Options::new(&name, &process::identity());
         let machine = args.register_node.then(|| Machine::new(context, keep, registry.readiness()));
         let agent = Agent::new(context, Arc::new(host), drivers, options);

@@ -16,12 +16,14 @@ use crate::core::{Core, Found};
 use crate::fault;
 use crate::pool::{Hold, ObjectLock, Place};
 use crate::record::{AccessKind, Format, Kind, NodeNotes, Staged, VolumeRecord};
-use linux::loopdev::{self, Attach, Detach, LoopDevice, LoopStatus};
+use linux::loopdev::{self, Attach, Detach, LoopStatus};
 use linux::mountinfo::MountTable;
 use linux::mounts::{self, BindOptions, MountFlags, UnmountError};
 
 /// How long a loop device may take to go after the last unmount.
 const LOOP_PATIENCE: Duration = Duration::from_secs(10);
+/// After this time it is looked at who holds a device.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// One stage call, looked up and checked.
 pub(super) struct Staging<'a> {
@@ -222,12 +224,21 @@ fn release_device(found: &Found<'_>) -> Result<(), Error> {
     };
     let device = device_of(&image)?;
     let Some(status) = device.attached else { return Ok(()) };
-    let done = if status.autoclear {
-        loopdev::wait_until_free(device.backing, LOOP_PATIENCE)
-    } else {
-        loopdev::detach_and_wait(&status.device, device.backing, LOOP_PATIENCE)
+    let wait = |patience| {
+        let done = if status.autoclear {
+            loopdev::wait_until_free(device.backing, patience)
+        } else {
+            loopdev::detach_and_wait(&status.device, device.backing, patience)
+        };
+        done.map_err(|error| fault::sys(error).leaving_residue())
     };
-    match done.map_err(|error| fault::sys(error).leaving_residue())? {
+    // Who has it open lets go soon. A mount does not, such as the copy of ours in a mount namespace that was made meanwhile:
+    // the caller hears of it at once, and its other volumes need not wait behind this one.
+    if wait(MOMENT)? == Detach::Detached {
+        return Ok(());
+    }
+    let stays = linux::holders::of_device(status.device.major, status.device.minor).is_mounted();
+    match if stays { Detach::StillBusy } else { wait(LOOP_PATIENCE)? } {
         Detach::Detached => Ok(()),
         Detach::StillBusy => Err(Error::busy(still_held(&status.device))),
     }

@@ -72,6 +72,10 @@ pub enum Because {
     Ready,
     // The way back.
     Unwanted,
+    /// The driver has been away for too long: the machine takes the volume away by itself.
+    Alone {
+        driver: Box<str>,
+    },
     Unused,
     Gone,
     /// Not all pods of this node, or not the node itself, are known yet.
@@ -162,6 +166,9 @@ impl fmt::Display for Because {
             Self::Expanding => write!(f, "the filesystem is being grown"),
             Self::Ready => write!(f, "the volume is mounted"),
             Self::Unwanted => write!(f, "no pod of that uid wants the volume any more"),
+            Self::Alone { driver } => {
+                write!(f, "the driver {driver} has been away for too long; the agent unmounts its volumes itself")
+            }
             Self::Unused => write!(f, "no pod has the volume any more"),
             Self::Gone => write!(f, "nothing of the volume is left on this node"),
             Self::NotKnownYet => write!(f, "nothing is taken away before the node and its pods are known"),
@@ -200,6 +207,7 @@ impl Reason for Because {
             Self::Expanding => "expanding",
             Self::Ready => "ready",
             Self::Unwanted => "unwanted",
+            Self::Alone { .. } => "alone",
             Self::Unused => "unused",
             Self::Gone => "gone",
             Self::NotKnownYet => "not_known_yet",
@@ -217,6 +225,7 @@ impl Reason for Because {
             | Self::Republishing
             | Self::Expanding
             | Self::Unwanted
+            | Self::Alone { .. }
             | Self::Unused
             | Self::NotReported
             | Self::Corrupted

@@ -25,5 +25,5 @@ pub mod volume;
 pub use because::Because;
 pub use state::{Class, Held, Origin};
 pub use volume::{
-    Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide, standing,
+    Alone, Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide, standing,
 };

@@ -9,7 +9,9 @@ use super::claim::{Asked, Place};
 use super::expand::{self, Everywhere, Growth};
 use super::state::{Class, Held, Origin, class};
 use super::terms::{self, Owner, Ownership, WireMode};
-use super::volume::{Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide};
+use super::volume::{
+    Alone, Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide,
+};
 use super::{Because, claim};
 use crate::decision::{Lookup, Reason as _, Standing};
 use crate::outcome::{Call, Code};
@@ -34,6 +36,7 @@ fn observed<'a>(device: Held, wanted: &'a [Wanted], holders: &'a [Holder]) -> Ob
     Observed {
         attach: Attach::NotNeeded,
         driver: None,
+        alone: Alone::No,
         staging: Staging::Needed,
         device,
         removal: Removal::Allowed,
@@ -89,6 +92,28 @@ fn nothing_is_taken_away_before_everything_is_known_node_30_1() {
 fn what_a_living_pod_may_want_stays() {
     let has = [holder("p", SEEN, Wish::Unclear)];
     assert!(decide(&observed(Held::Yes, &[], &has)).is_rest());
+}
+
+#[test]
+fn without_its_driver_only_what_nobody_wants_goes_and_only_if_the_operator_says_so_node_31_25() {
+    let gone = Because::DriverMissing { driver: "d".into() };
+    let has = [holder("p", Held::Yes, Wish::Unwanted)];
+    let waits = Observed { driver: Some(gone.clone()), ..observed(Held::Yes, &[], &has) };
+    assert_eq!((steps(&waits), decide(&waits).because), (Vec::new(), gone.clone()), "node 23, 32 #19");
+    let alone = |of: Observed<'static>| Observed { driver: Some(gone.clone()), alone: Alone::Allowed, ..of };
+    let because = Because::Alone { driver: "d".into() };
+    let has: &'static [Holder] = Box::leak(Box::new(has));
+    let decision = decide(&alone(observed(Held::Yes, &[], has)));
+    assert_eq!((decision.actions, decision.because), (vec![Step::Unpublish(uid("p"))], because.clone()));
+    let decision = decide(&alone(observed(Held::Yes, &[], &[])));
+    assert_eq!((decision.actions, decision.because), (vec![Step::Unstage], because));
+    // Nothing before everything is known, and nothing that a pod wants, dead or not.
+    let early = Observed { removal: Removal::NotYet, ..alone(observed(Held::Yes, &[], has)) };
+    assert_eq!(steps(&early), []);
+    let wants: &'static [Wanted] = Box::leak(Box::new([wanted("p", Held::Corrupted)]));
+    let dead: &'static [Holder] = Box::leak(Box::new([holder("p", Held::Corrupted, Wish::Wanted)]));
+    assert_eq!(steps(&alone(observed(Held::Corrupted, wants, dead))), []);
+    assert_eq!(steps(&alone(observed(Held::Corrupted, wants, &[]))), []);
 }
 
 #[test]

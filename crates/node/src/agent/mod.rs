@@ -60,6 +60,8 @@ pub struct Options {
     pub republish: Duration,
     /// How often drivers are asked how full volumes are. `None` turns it off (node 19).
     pub stats: Option<Duration>,
+    /// How long a driver may be away before its volumes that nobody wants are unmounted without it. `None`: for ever.
+    pub alone_after: Option<Duration>,
     /// How long a pod waits for a slot before it is given back.
     pub slot_wait: Duration,
     /// The safety net under the events: everything is looked at this often.
@@ -76,6 +78,7 @@ impl Options {
             timeout: Duration::from_secs(120),
             republish: Duration::from_secs(60),
             stats: Some(Duration::from_secs(60)),
+            alone_after: None,
             slot_wait: slots::PATIENCE,
             resync: Duration::from_secs(15 * 60),
         }

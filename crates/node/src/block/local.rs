@@ -12,7 +12,7 @@ use crate::Agent;
 use crate::desired::Wish;
 use crate::host::HostError;
 use crate::layout::{Name, Plugin};
-use crate::reconcile::{Effect, Failure, View};
+use crate::reconcile::{Effect, Failure, How, View};
 use crate::volumes::block::{self, Mapping};
 use crate::volumes::local::{self, LocalError};
 
@@ -65,5 +65,5 @@ impl Agent {
 }
 
 fn uncertain(stage: Stage) -> impl Fn(HostError) -> Failure {
-    move |error| Failure { hung: error.is_hung(), ..Failure::of(Class::Uncertain, stage, error) }
+    move |error| Failure { how: How::from(&error), ..Failure::of(Class::Uncertain, stage, error) }
 }

@@ -1,5 +1,6 @@
 //! Block volumes: a device for a pod, held so that the kernel does not give its number to another (node 17).
 
+mod alone;
 mod local;
 
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ impl Agent {
             Step::Stage(_) => self.stage_block(step, view).await.map(|()| Effect::default()),
             Step::Publish(_) | Step::Republish(_) => self.map_block(step, view).await,
             Step::Expand(_) => self.expand(step, view).await,
+            Step::Unpublish(pod) if view.is_alone() => self.unmap_alone(pod, view).await.map(|()| Effect::default()),
+            Step::Unstage if view.is_alone() => self.unstage_block_alone(view).await.map(|()| Effect::default()),
             Step::Unpublish(pod) => self.unmap_block(pod, view).await.map(|()| Effect::default()),
             Step::Unstage => self.unstage_block(view).await.map(|()| Effect::default()),
             Step::Forget => self.forget_block(view).await.map(|()| Effect::default()),

@@ -12,7 +12,7 @@ use crate::desired::Wish;
 use crate::host::Access;
 use crate::layout::{Name, Plugin};
 use crate::pods::VolumeSource;
-use crate::reconcile::{Effect, Failure, View};
+use crate::reconcile::{Effect, Failure, How, View};
 use crate::volumes::{empty_dir, host_path, local, nfs, sub_path};
 
 const AT: Stage = Stage::SetUp;
@@ -78,7 +78,10 @@ impl Agent {
                 let (path, kind) = self.host_path(wish).await?;
                 let expected = host_path::Expected::parse(&kind).map_err(|error| failed(&error))?;
                 let done = host_path::set_up(&*self.host, path.as_ref(), expected).await;
-                done.map_err(|error| Failure { hung: error.is_hung(), ..failed(&error) })
+                done.map_err(|error| {
+                    let how = if error.is_hung() { How::Hung } else { How::Plain };
+                    Failure { how, ..failed(&error) }
+                })
             }
             Plugin::Nfs => {
                 let export = self.export(wish).await?;
@@ -116,7 +119,13 @@ impl Agent {
             access: access(wish),
         };
         let staged = local::stage(&*self.host, &self.options.layout, &volume).await;
-        let staged = staged.map_err(|error| Failure::of(Class::Uncertain, Stage::MountDevice, error))?;
+        let staged = staged.map_err(|error| {
+            let how = match &error {
+                local::LocalError::Host(error) => How::from(error),
+                local::LocalError::NoSource(_) | local::LocalError::NoDevice(_) => How::Plain,
+            };
+            Failure { how, ..Failure::of(Class::Uncertain, Stage::MountDevice, error) }
+        })?;
         Ok((volume, staged))
     }
 

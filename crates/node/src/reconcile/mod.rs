@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::Agent;
 use crate::actual::{Entry, PodEntry, VolumeId};
 use crate::agent::{BACKOFF, Failed};
-pub(crate) use act::{Effect, Failure};
+pub(crate) use act::{Effect, Failure, How};
 pub(crate) use view::View;
 
 /// How many steps of one volume follow each other before others have their turn.
@@ -55,7 +55,7 @@ impl Agent {
         let world = self.world();
         let retries =
             world.failures.get(id).into_iter().flat_map(|failures| failures.values()).map(|failed| failed.until);
-        let next = retries.chain(view.next_republish()).filter(|at| *at > now).min();
+        let next = retries.chain(view.next_republish()).chain(view.alone_at).filter(|at| *at > now).min();
         match next {
             Some(at) => Verdict::Again(at.saturating_duration_since(now)),
             None => Verdict::Done,
@@ -177,9 +177,13 @@ impl Agent {
             after_failure(entry, step, &failure);
         }
         self.tell_failure(step, view, &because);
-        let because = match failure.hung {
-            true => Because::Hung { message: because.to_string().into() },
-            false => because,
+        let because = match failure.how {
+            How::Hung => Because::Hung { message: because.to_string().into() },
+            How::WrongFilesystem => {
+                self.tell_mismatch(step, view, &because);
+                because
+            }
+            How::Plain => because,
         };
         let mut world = self.world();
         let times = world.failures.get(id).and_then(|failures| failures.get(step)).map_or(0, |failed| failed.times) + 1;
@@ -195,6 +199,14 @@ impl Agent {
                 }
                 Step::Unpublish(_) | Step::Unstage | Step::Forget => true,
             });
+        }
+    }
+
+    /// The volume hears of it, too: whoever made it knows what should be on it (node 26, 29.5).
+    fn tell_mismatch(&self, step: &Step, view: &View, because: &Because) {
+        let volume = view.wish(step).and_then(|wish| wish.volume_key.clone());
+        if let Some(volume) = volume.and_then(|key| self.context.cache::<api::Volume>().get(&key)) {
+            self.notices.always(&*volume, &Notice::warning("FailedMountOnFilesystemMismatch", because.to_string()));
         }
     }
 

@@ -9,7 +9,7 @@ use lifecycle::node::expand::{Growth, growth};
 use lifecycle::node::slots;
 use lifecycle::node::volume::Attachment as Attached;
 use lifecycle::node::{
-    Attach, Because, Due, Held, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish as Want,
+    Alone, Attach, Because, Due, Held, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish as Want,
 };
 use runtime::csi::Link;
 use tokio::time::Instant;
@@ -32,6 +32,9 @@ pub(crate) struct View {
     holders: Vec<Holder>,
     attach: Needs,
     driver: Option<Because>,
+    alone: Alone,
+    /// When the machine may take the volume away without its driver.
+    pub(crate) alone_at: Option<Instant>,
     staging: Staging,
     removal: Removal,
     sharing: Sharing,
@@ -74,6 +77,7 @@ impl View {
         Observed {
             attach,
             driver: self.driver.clone(),
+            alone: self.alone,
             staging: self.staging,
             device: self.device(),
             removal: self.removal,
@@ -108,6 +112,11 @@ impl View {
         })
     }
 
+    /// Whether what is taken away now is taken away without the driver.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone == Alone::Allowed && self.driver.is_some()
+    }
+
     pub(crate) fn next_republish(&self) -> Option<Instant> {
         self.entry.as_ref()?.pods.values().filter_map(|pod| pod.republish).min()
     }
@@ -127,10 +136,14 @@ impl Agent {
         drop(world);
         let now = Instant::now();
         let wanted = wishes.iter().map(|wish| self.wanted(wish, entry.as_ref(), now)).collect();
+        let driver = self.driver_state(&what);
+        let alone_at = self.alone_at(&what, driver.is_some(), now);
         let one_pod = |wish: &Arc<Wish>| wish.access.iter().eq([AccessMode::ReadWriteOncePod]);
         Some(View {
             attach: self.needs(id, &what, reported),
-            driver: self.driver_state(&what),
+            driver,
+            alone: if alone_at.is_some_and(|at| at <= now) { Alone::Allowed } else { Alone::No },
+            alone_at,
             staging: self.staging(&what),
             removal,
             sharing: if wishes.iter().any(one_pod) { Sharing::OnePod } else { Sharing::Many },
@@ -174,6 +187,17 @@ impl Agent {
                 Some(Because::DriverDown { driver: name.as_str().into(), why: why.as_str().into() })
             }
         }
+    }
+
+    /// When the time is over that the operator gives to the volume's driver, if it is away and he gives one (node 31 #25).
+    fn alone_at(&self, what: &What, away: bool, now: Instant) -> Option<Instant> {
+        let (after, driver) = (self.options.alone_after?, what.driver()?);
+        let mut world = self.world();
+        if !away {
+            world.away.remove(driver.as_str());
+            return None;
+        }
+        Some(*world.away.entry(driver.as_str().into()).or_insert(now) + after)
     }
 
     fn staging(&self, what: &What) -> Staging {

@@ -34,12 +34,20 @@ pub(crate) struct Play {
     pub(crate) csi_driver: Option<Value>,
     pub(crate) api: Box<dyn Fates>,
     pub(crate) host: Box<dyn HostFates>,
+    /// How long a driver may be away before its volumes are unmounted without it.
+    pub(crate) alone_after: Option<Duration>,
 }
 
 impl Default for Play {
     fn default() -> Self {
         let csi_driver = json!({"attachRequired": false, "fsGroupPolicy": "ReadWriteOnceWithFSType"});
-        Self { habits: Habits::fair(), csi_driver: Some(csi_driver), api: Box::new(Fair), host: Box::new(Fair) }
+        Self {
+            habits: Habits::fair(),
+            csi_driver: Some(csi_driver),
+            api: Box::new(Fair),
+            host: Box::new(Fair),
+            alone_after: None,
+        }
     }
 }
 
@@ -78,6 +86,7 @@ pub(crate) struct Rig {
     pub(crate) drivers: Drivers,
     registered: Arc<Mutex<Option<Registered>>>,
     life: watch::Sender<Life>,
+    alone_after: Option<Duration>,
     journal: Journal,
 }
 
@@ -103,7 +112,7 @@ impl Fates for BoxedApi {
 
 /// Plays a scenario.
 pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
-    let Play { habits, csi_driver, api, host } = play;
+    let Play { habits, csi_driver, api, host, alone_after } = play;
     let played = simulate(Seed(1), Setup::default(), async |world: World| {
         let desk = world.component("user", Fair);
         let machine = Machine::new(&world, NODE);
@@ -118,6 +127,7 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
             drivers: Drivers::default(),
             registered: Arc::default(),
             life: watch::Sender::new(Life::Runs),
+            alone_after,
             journal: world.journal().clone(),
         };
         rig.create(Kind::NODE, json!({"metadata": {"name": NODE}})).await;
@@ -149,7 +159,8 @@ async fn lives(world: &World, rig: &Rig, door: Door, (api, host): (BoxedApi, Box
         rig.drivers.insert(registered.clone());
         *rig.registered.lock().expect("nobody panics with it") = Some(registered);
         let layout = Layout::new(ROOT).expect("a good path");
-        let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), Options::new(NODE, layout));
+        let options = Options { alone_after: rig.alone_after, ..Options::new(NODE, layout) };
+        let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), options);
         let never = Stop::never();
         let work = async {
             tokio::select! {

@@ -68,6 +68,7 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
         | Node::Republishing
         | Node::Expanding
         | Node::Unwanted
+        | Node::Alone { .. }
         | Node::Unused
         | Node::NotKnownYet
         | Node::NotReported

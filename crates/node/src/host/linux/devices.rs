@@ -49,11 +49,10 @@ fn explain(error: HostError, found: &Probe, wanted: &str) -> HostError {
         Probe::Known(..) | Probe::Empty => return error,
     };
     match error {
-        HostError::Refused { doing, path, errno, message } => {
-            let message = format!("{message}; it was to be {wanted}, and there is {there} on it");
-            HostError::Refused { doing, path, errno, message }
+        HostError::Refused { path, message, .. } => {
+            HostError::WrongFilesystem { path, wanted: wanted.to_owned(), there: there.to_owned(), message }
         }
-        hung @ HostError::Hung { .. } => hung,
+        other @ (HostError::Hung { .. } | HostError::WrongFilesystem { .. }) => other,
     }
 }
 
