@@ -100,20 +100,21 @@ fn without_its_driver_only_what_nobody_wants_goes_and_only_if_the_operator_says_
     let has = [holder("p", Held::Yes, Wish::Unwanted)];
     let waits = Observed { driver: Some(gone.clone()), ..observed(Held::Yes, &[], &has) };
     assert_eq!((steps(&waits), decide(&waits).because), (Vec::new(), gone.clone()), "node 23, 32 #19");
-    let alone = |of: Observed<'static>| Observed { driver: Some(gone.clone()), alone: Alone::Allowed, ..of };
+    fn alone(of: Observed<'_>) -> Observed<'_> {
+        Observed { driver: Some(Because::DriverMissing { driver: "d".into() }), alone: Alone::Allowed, ..of }
+    }
     let because = Because::Alone { driver: "d".into() };
-    let has: &'static [Holder] = Box::leak(Box::new(has));
-    let decision = decide(&alone(observed(Held::Yes, &[], has)));
+    let decision = decide(&alone(observed(Held::Yes, &[], &has)));
     assert_eq!((decision.actions, decision.because), (vec![Step::Unpublish(uid("p"))], because.clone()));
     let decision = decide(&alone(observed(Held::Yes, &[], &[])));
     assert_eq!((decision.actions, decision.because), (vec![Step::Unstage], because));
     // Nothing before everything is known, and nothing that a pod wants, dead or not.
-    let early = Observed { removal: Removal::NotYet, ..alone(observed(Held::Yes, &[], has)) };
+    let early = Observed { removal: Removal::NotYet, ..alone(observed(Held::Yes, &[], &has)) };
     assert_eq!(steps(&early), []);
-    let wants: &'static [Wanted] = Box::leak(Box::new([wanted("p", Held::Corrupted)]));
-    let dead: &'static [Holder] = Box::leak(Box::new([holder("p", Held::Corrupted, Wish::Wanted)]));
-    assert_eq!(steps(&alone(observed(Held::Corrupted, wants, dead))), []);
-    assert_eq!(steps(&alone(observed(Held::Corrupted, wants, &[]))), []);
+    let wants = [wanted("p", Held::Corrupted)];
+    let dead = [holder("p", Held::Corrupted, Wish::Wanted)];
+    assert_eq!(steps(&alone(observed(Held::Corrupted, &wants, &dead))), []);
+    assert_eq!(steps(&alone(observed(Held::Corrupted, &wants, &[]))), []);
 }
 
 #[test]
