@@ -67,6 +67,13 @@ pub(crate) struct WorkArgs {
     #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true", value_name = "BOOL")]
     selinux_mount: bool,
+    /// How long a driver whose registration socket is gone stays usable and announced; registrars restart.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    driver_grace: Duration,
+    /// Unmount volumes that no pod wants without their driver when it has been away this long. What only the driver
+    /// knows of, such as a device that it attached, stays as it is; leave it out to wait for the driver for ever.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    unmount_without_driver_after: Option<Duration>,
 }
 
 impl WorkArgs {
@@ -138,11 +145,13 @@ impl NodeAgent {
             republish: args.sync_frequency,
             selinux: if args.selinux_mount { Gate::All } else { Gate::OnePod },
             stats: Some(args.volume_stats_agg_period).filter(|period| !period.is_zero()),
+            alone_after: args.unmount_without_driver_after,
             ..Options::new(&name, Layout::new(&root)?)
         };
         let sockets = options.layout.registry();
         let host = LinuxHost::new(host::Options::default());
-        let registry = Registry::new(context, drivers.clone(), registry::Options::new(&name, &root));
+        let registering = registry::Options { grace: args.driver_grace, ..registry::Options::new(&name, &root) };
+        let registry = Registry::new(context, drivers.clone(), registering);
         let keep = machine::Options::new(&name, &process::identity());
         let machine = args.register_node.then(|| Machine::new(context, keep, registry.readiness()));
         let agent = Agent::new(context, Arc::new(host), drivers, options);

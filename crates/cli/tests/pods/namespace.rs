@@ -15,10 +15,14 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// A copy of ours as it is now; what is mounted in one later is not seen in the other.
+    /// A copy of ours as it is now; what is mounted in one later is not seen in the other. Other programs' loop devices are
+    /// not in it: a copy of their mounts would keep the devices busy for as long as this namespace lives.
     pub(super) fn new() -> Self {
+        let script = "while read -r id parent device root point rest; do \
+                          case $rest in *' /dev/loop'*) umount -l \"$point\" ;; esac; \
+                      done < /proc/self/mountinfo; echo made; exec cat";
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", "echo made; exec cat"]);
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("unshare is there");
         let mut line = String::new();
         BufReader::new(keeper.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();

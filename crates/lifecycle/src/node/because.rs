@@ -57,6 +57,10 @@ pub enum Because {
     AttachFailed {
         message: Box<str>,
     },
+    /// The driver attaches no further volume to this node.
+    NoSlot {
+        message: Box<str>,
+    },
     DriverMissing {
         driver: Box<str>,
     },
@@ -83,6 +87,10 @@ pub enum Because {
     Ready,
     // The way back.
     Unwanted,
+    /// The driver has been away for too long: the machine takes the volume away by itself.
+    Alone {
+        driver: Box<str>,
+    },
     Unused,
     Gone,
     /// Not all pods of this node, or not the node itself, are known yet.
@@ -165,6 +173,7 @@ impl fmt::Display for Because {
             Self::NotAttached => write!(f, "the volume is not attached to this node yet"),
             Self::AttachmentGoing => write!(f, "the volume is being detached from this node"),
             Self::AttachFailed { message } => write!(f, "attaching the volume failed: {message}"),
+            Self::NoSlot { message } => write!(f, "no further volume can be attached to this node: {message}"),
             Self::DriverMissing { driver } => {
                 write!(f, "the driver {driver} is not among the drivers that are registered on this node")
             }
@@ -189,6 +198,9 @@ impl fmt::Display for Because {
             Self::Expanding => write!(f, "the filesystem is being grown"),
             Self::Ready => write!(f, "the volume is mounted"),
             Self::Unwanted => write!(f, "no pod of that uid wants the volume any more"),
+            Self::Alone { driver } => {
+                write!(f, "the driver {driver} has been away for too long; the agent unmounts its volumes itself")
+            }
             Self::Unused => write!(f, "no pod has the volume any more"),
             Self::Gone => write!(f, "nothing of the volume is left on this node"),
             Self::NotKnownYet => write!(f, "nothing is taken away before the node and its pods are known"),
@@ -218,6 +230,7 @@ impl Reason for Because {
             Self::NotAttached => "not_attached",
             Self::AttachmentGoing => "attachment_going",
             Self::AttachFailed { .. } => "attach_failed",
+            Self::NoSlot { .. } => "no_slot",
             Self::DriverMissing { .. } => "driver_missing",
             Self::DriverDown { .. } => "driver_down",
             Self::DriverUnread { .. } => "driver_unread",
@@ -229,6 +242,7 @@ impl Reason for Because {
             Self::Expanding => "expanding",
             Self::Ready => "ready",
             Self::Unwanted => "unwanted",
+            Self::Alone { .. } => "alone",
             Self::Unused => "unused",
             Self::Gone => "gone",
             Self::NotKnownYet => "not_known_yet",
@@ -246,6 +260,7 @@ impl Reason for Because {
             | Self::Republishing
             | Self::Expanding
             | Self::Unwanted
+            | Self::Alone { .. }
             | Self::Unused
             | Self::NotReported
             | Self::Corrupted
@@ -255,6 +270,7 @@ impl Reason for Because {
             | Self::NotAttached
             | Self::AttachmentGoing
             | Self::AttachFailed { .. }
+            | Self::NoSlot { .. }
             | Self::DriverMissing { .. }
             | Self::DriverDown { .. }
             | Self::DriverUnread { .. }

@@ -9,7 +9,9 @@ use super::claim::{Asked, Place};
 use super::expand::{self, Everywhere, Growth};
 use super::state::{Class, Held, Origin, class};
 use super::terms::{self, Owner, Ownership, WireMode};
-use super::volume::{Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide};
+use super::volume::{
+    Alone, Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide,
+};
 use super::{Because, claim};
 use crate::decision::{Lookup, Reason as _, Standing};
 use crate::outcome::{Call, Code};
@@ -34,6 +36,7 @@ fn observed<'a>(device: Held, wanted: &'a [Wanted], holders: &'a [Holder]) -> Ob
     Observed {
         attach: Attach::NotNeeded,
         driver: None,
+        alone: Alone::No,
         staging: Staging::Needed,
         device,
         removal: Removal::Allowed,
@@ -93,6 +96,29 @@ fn what_a_living_pod_may_want_stays() {
 }
 
 #[test]
+fn without_its_driver_only_what_nobody_wants_goes_and_only_if_the_operator_says_so_node_31_25() {
+    let gone = Because::DriverMissing { driver: "d".into() };
+    let has = [holder("p", Held::Yes, Wish::Unwanted)];
+    let waits = Observed { driver: Some(gone.clone()), ..observed(Held::Yes, &[], &has) };
+    assert_eq!((steps(&waits), decide(&waits).because), (Vec::new(), gone.clone()), "node 23, 32 #19");
+    fn alone(of: Observed<'_>) -> Observed<'_> {
+        Observed { driver: Some(Because::DriverMissing { driver: "d".into() }), alone: Alone::Allowed, ..of }
+    }
+    let because = Because::Alone { driver: "d".into() };
+    let decision = decide(&alone(observed(Held::Yes, &[], &has)));
+    assert_eq!((decision.actions, decision.because), (vec![Step::Unpublish(uid("p"))], because.clone()));
+    let decision = decide(&alone(observed(Held::Yes, &[], &[])));
+    assert_eq!((decision.actions, decision.because), (vec![Step::Unstage], because));
+    // Nothing before everything is known, and nothing that a pod wants, dead or not.
+    let early = Observed { removal: Removal::NotYet, ..alone(observed(Held::Yes, &[], &has)) };
+    assert_eq!(steps(&early), []);
+    let wants = [wanted("p", Held::Corrupted)];
+    let dead = [holder("p", Held::Corrupted, Wish::Wanted)];
+    assert_eq!(steps(&alone(observed(Held::Corrupted, &wants, &dead))), []);
+    assert_eq!(steps(&alone(observed(Held::Corrupted, &wants, &[]))), []);
+}
+
+#[test]
 fn unmounting_comes_before_mounting_node_7() {
     let (pod, has) = ([wanted("new", Held::No)], [holder("old", Held::Yes, Wish::Unwanted)]);
     assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Unpublish(uid("old")), Step::Publish(uid("new"))]);
@@ -122,6 +148,8 @@ fn the_handshake_comes_before_the_first_mount_node_9() {
     assert_eq!(because(Held::No, attach(true, true, Attachment::Going)), Because::AttachmentGoing);
     let refused = because(Held::No, attach(true, true, Attachment::Refused("full")));
     assert_eq!(refused, Because::AttachFailed { message: "full".into() });
+    let full = because(Held::No, attach(true, true, Attachment::Full("full")));
+    assert_eq!(full, Because::NoSlot { message: "full".into() }, "node 4.4");
     assert_eq!(because(Held::No, attach(true, true, attached)), Because::Staging);
     // What an earlier run left was listed before; its attachment is looked at all the same (node 9 step 4).
     assert_eq!(because(SEEN, attach(false, false, attached)), Because::Staging);

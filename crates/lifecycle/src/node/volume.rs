@@ -13,6 +13,8 @@ pub struct Observed<'a> {
     pub attach: Attach<'a>,
     /// Why the driver cannot be asked, if it cannot. `None` for volumes without a driver, too.
     pub driver: Option<Because>,
+    /// Whether the machine takes away without the driver what nobody wants any more.
+    pub alone: Alone,
     pub staging: Staging,
     /// Whether it is staged.
     pub device: Held,
@@ -83,6 +85,8 @@ pub enum Attachment<'a> {
     Waiting,
     Going,
     Refused(&'a str),
+    /// Refused because no further volume fits on this node.
+    Full(&'a str),
     Attached,
 }
 
@@ -98,6 +102,15 @@ pub enum Staging {
 pub enum Removal {
     Allowed,
     NotYet,
+}
+
+/// Whether the machine may take a volume away by itself (node 31 #25). An operator's choice, for drivers that were removed
+/// while their volumes were in use: what only the driver knows of, such as a device it attached, stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alone {
+    No,
+    /// The driver has been away for longer than the operator waits.
+    Allowed,
 }
 
 /// How many pods may have it at once.
@@ -151,6 +164,12 @@ pub fn decide(observed: &Observed<'_>) -> Decision<Step, Because> {
     let mut because = None;
     for (pod, reason) in leaving(observed) {
         match blocked_removal(observed) {
+            // What a pod wants and cannot have anew without the driver is left to it.
+            Some(alone @ Because::Alone { .. }) if reason == Because::Unwanted => {
+                actions.push(Step::Unpublish(pod.clone()));
+                because = because.or(Some(alone));
+            }
+            Some(Because::Alone { .. }) => because = because.or_else(|| observed.driver.clone()),
             Some(blocked) => because = because.or(Some(blocked)),
             None => {
                 actions.push(Step::Unpublish(pod.clone()));
@@ -200,6 +219,7 @@ fn unused(observed: &Observed<'_>, because: Option<Because>) -> Decision<Step, B
         return Decision::act(Because::Gone, Step::Forget);
     }
     match blocked_removal(observed) {
+        Some(alone @ Because::Alone { .. }) if observed.wanted.is_empty() => Decision::act(alone, Step::Unstage),
         Some(blocked) => Decision::rest(blocked),
         None => Decision::act(because.unwrap_or(Because::Unused), Step::Unstage),
     }
@@ -208,7 +228,12 @@ fn unused(observed: &Observed<'_>, because: Option<Because>) -> Decision<Step, B
 fn blocked_removal(observed: &Observed<'_>) -> Option<Because> {
     match observed.removal {
         Removal::NotYet => Some(Because::NotKnownYet),
-        Removal::Allowed => observed.driver.clone(),
+        Removal::Allowed => match (&observed.driver, observed.alone) {
+            (Some(Because::DriverMissing { driver } | Because::DriverDown { driver, .. }), Alone::Allowed) => {
+                Some(Because::Alone { driver: driver.clone() })
+            }
+            (driver, _) => driver.clone(),
+        },
     }
 }
 
@@ -270,6 +295,7 @@ fn unattached(observed: &Observed<'_>) -> Option<Because> {
     }
     match attachment {
         Attachment::Refused(message) => Some(Because::AttachFailed { message: message.into() }),
+        Attachment::Full(message) => Some(Because::NoSlot { message: message.into() }),
         Attachment::Going => Some(Because::AttachmentGoing),
         Attachment::Missing | Attachment::Waiting => Some(Because::NotAttached),
         Attachment::Attached if known || listed => None,
@@ -291,6 +317,7 @@ mod dead {
         let observed = Observed {
             attach: Attach::NotNeeded,
             driver: None,
+            alone: Alone::No,
             staging: Staging::Needed,
             device: Held::Corrupted,
             removal: Removal::Allowed,

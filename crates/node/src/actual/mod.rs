@@ -46,6 +46,8 @@ pub enum What {
     Csi { driver: Name, handle: Box<str>, shape: Shape },
     /// One that the machine makes by itself, and its name in paths.
     InTree { plugin: Plugin, name: Name },
+    /// A device of this machine that pods get as it is, and its PersistentVolume's name.
+    LocalDevice { name: Name },
 }
 
 /// How a CSI volume reaches its pods.
@@ -63,12 +65,12 @@ impl What {
     pub fn driver(&self) -> Option<&Name> {
         match self {
             Self::Csi { driver, .. } => Some(driver),
-            Self::InTree { .. } => None,
+            Self::InTree { .. } | Self::LocalDevice { .. } => None,
         }
     }
 
     pub fn is_block(&self) -> bool {
-        matches!(self, Self::Csi { shape: Shape::Block { .. }, .. })
+        matches!(self, Self::Csi { shape: Shape::Block { .. }, .. } | Self::LocalDevice { .. })
     }
 
     pub fn is_inline(&self) -> bool {
@@ -80,6 +82,7 @@ impl What {
         match self {
             Self::Csi { driver, .. } => format!("{}:{driver}", Plugin::Csi.name()),
             Self::InTree { plugin, .. } => plugin.name().to_owned(),
+            Self::LocalDevice { .. } => Plugin::Local.name().to_owned(),
         }
     }
 }

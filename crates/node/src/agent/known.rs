@@ -81,7 +81,7 @@ impl Agent {
     pub(crate) fn attachable(&self, what: &What) -> Attachable {
         match what {
             What::Csi { driver, .. } if !what.is_inline() && self.attaches(driver.as_str()) => Attachable::Yes,
-            What::Csi { .. } | What::InTree { .. } => Attachable::No,
+            What::Csi { .. } | What::InTree { .. } | What::LocalDevice { .. } => Attachable::No,
         }
     }
 }

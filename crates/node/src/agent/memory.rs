@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) stands: BTreeMap<(VolumeId, Uid), Because>,
     /// Mounts that do not answer, with the machine's words.
     pub(crate) silent: BTreeMap<(VolumeId, Uid), Box<str>>,
+    /// Drivers that cannot be asked, and since when; kept only where something follows from it.
+    pub(crate) away: BTreeMap<Box<str>, Instant>,
     /// What the node's status lists as in use, as the server stored it.
     pub(crate) reported: BTreeSet<Box<str>>,
     /// Whether every pod was resolved once and the node was read: only then anything may be taken away.
@@ -68,7 +70,7 @@ impl World {
         use crate::actual::{Attachable, What};
         let wanted = self.desired.volumes().filter(|(_, wish)| match &wish.what {
             What::Csi { driver, .. } => !wish.what.is_inline() && attaches(driver.as_str()),
-            What::InTree { .. } => false,
+            What::InTree { .. } | What::LocalDevice { .. } => false,
         });
         let held = self.actual.iter().filter(|(_, entry)| entry.attachable == Attachable::Yes);
         let wanted = wanted.map(|(id, _)| id.as_str().into());

@@ -12,6 +12,7 @@
 mod known;
 mod memory;
 mod pod;
+mod reject;
 mod wake;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,8 +20,8 @@ use std::time::Duration;
 
 use api::{Key, Node, Uid};
 use futures_util::future::join_all;
-use lifecycle::node::Because;
 use lifecycle::node::selinux::{Gate, Label};
+use lifecycle::node::{Because, slots};
 use runtime::client::Selection;
 use runtime::queue::{self, Backoff};
 use runtime::{Cache, Context, Index, Lookup, Notices, Queue, Stop};
@@ -60,6 +61,10 @@ pub struct Options {
     pub republish: Duration,
     /// How often drivers are asked how full volumes are. `None` turns it off (node 19).
     pub stats: Option<Duration>,
+    /// How long a driver may be away before its volumes that nobody wants are unmounted without it. `None`: for ever.
+    pub alone_after: Option<Duration>,
+    /// How long a pod waits for a slot before it is given back.
+    pub slot_wait: Duration,
     /// The safety net under the events: everything is looked at this often.
     pub resync: Duration,
     /// Which volumes are mounted with SELinux contexts, where SELinux is on.
@@ -76,6 +81,8 @@ impl Options {
             timeout: Duration::from_secs(120),
             republish: Duration::from_secs(60),
             stats: Some(Duration::from_secs(60)),
+            alone_after: None,
+            slot_wait: slots::PATIENCE,
             resync: Duration::from_secs(15 * 60),
             selinux: Gate::OnePod,
         }

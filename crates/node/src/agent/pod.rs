@@ -22,7 +22,7 @@ impl Agent {
         }
         let Some(pod) = self.pods.get(&key) else { return Verdict::Done };
         let ended = match pod.lives() {
-            true => self.tell(&pod).await.map(|()| Verdict::Done),
+            true => self.attend(&pod).await,
             false => self.finish(&pod).await,
         };
         match ended {
@@ -124,7 +124,7 @@ impl Agent {
     }
 
     /// Writes into the pod's conditions whether its volumes are ready, and why not.
-    async fn tell(&self, pod: &Arc<LocalPod>) -> Result<(), Error> {
+    pub(super) async fn tell(&self, pod: &Arc<LocalPod>) -> Result<(), Error> {
         let Some(desired) = self.world().desired.pod(pod.uid()).cloned() else { return Ok(()) };
         let mut waits: Vec<(&str, Because)> = Vec::new();
         for (name, volume) in &desired.volumes {

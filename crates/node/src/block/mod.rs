@@ -1,5 +1,8 @@
 //! Block volumes: a device for a pod, held so that the kernel does not give its number to another (node 17).
 
+mod alone;
+mod local;
+
 use std::path::PathBuf;
 
 use api::Uid;
@@ -44,6 +47,8 @@ impl Agent {
             Step::Stage(_) => self.stage_block(step, view).await.map(|()| Effect::default()),
             Step::Publish(_) | Step::Republish(_) => self.map_block(step, view).await,
             Step::Expand(_) => self.expand(step, view).await,
+            Step::Unpublish(pod) if view.is_alone() => self.unmap_alone(pod, view).await.map(|()| Effect::default()),
+            Step::Unstage if view.is_alone() => self.unstage_block_alone(view).await.map(|()| Effect::default()),
             Step::Unpublish(pod) => self.unmap_block(pod, view).await.map(|()| Effect::default()),
             Step::Unstage => self.unstage_block(view).await.map(|()| Effect::default()),
             Step::Forget => self.forget_block(view).await.map(|()| Effect::default()),
@@ -129,13 +134,18 @@ impl Agent {
         }
         let mapped = block::map(&*self.host, &place.mapping()).await;
         mapped.map_err(|error| Failure::after_mount(AT, error))?;
-        for path in [place.block.map(), place.link.clone()] {
+        self.tell_mapped(wish, [&place.block.map(), &place.link]);
+        let grown = self.expand_before_use(wish, &details, &asked).await?;
+        Ok(Effect { republish: self.republish_at(wish), ..grown })
+    }
+
+    /// Devices alone are told when they are there (node 17.1 step 9).
+    fn tell_mapped(&self, wish: &Wish, paths: [&PathBuf; 2]) {
+        for path in paths {
             let message =
                 format!("MapVolume.MapPodDevice succeeded for volume {:?} path {}", wish.spec.as_str(), path.display());
             self.notices.always(&*wish.pod, &Notice::normal("SuccessfulMountVolume", message));
         }
-        let grown = self.expand_before_use(wish, &details, &asked).await?;
-        Ok(Effect { republish: self.republish_at(wish), ..grown })
     }
 
     /// What was surely not published is not announced any more.

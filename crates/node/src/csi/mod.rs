@@ -7,6 +7,7 @@
 //! 3. Everything that fails before the driver is asked is transient (weakness node 31 #4).
 //! 4. Capabilities come from the connection, not from a call per decision (weakness node 31 #16).
 
+mod alone;
 mod details;
 mod expand;
 mod publish;

@@ -196,12 +196,11 @@ fn wish_of(pod: &Arc<LocalPod>, volume: &PodVolume, claim: &Claim, found: &Volum
             let id = unique_name(driver, handle);
             (id, What::Csi { driver: name(driver, volume)?, handle: handle.clone(), shape })
         }
-        Source::Local { .. } if found.mode == VolumeMode::Block => {
-            let what = "local volumes are mounted here, but not given as devices".into();
-            return Err(Because::Unsupported { volume: found.name().into(), what });
-        }
         Source::Local { .. } => {
-            let what = What::InTree { plugin: Plugin::Local, name: spec.clone() };
+            let what = match found.mode {
+                VolumeMode::Filesystem => What::InTree { plugin: Plugin::Local, name: spec.clone() },
+                VolumeMode::Block => What::LocalDevice { name: spec.clone() },
+            };
             (format!("{}/{}", Plugin::Local.name(), found.name()), what)
         }
         Source::HostPath { .. } => per_pod(pod, &spec, Plugin::HostPath),

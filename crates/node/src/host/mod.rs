@@ -32,6 +32,9 @@ pub enum HostError {
     /// It refused. `errno` is 0 where there was no number, as from a tool.
     #[error("could not {doing} {}: {message}", path.display())]
     Refused { doing: &'static str, path: PathBuf, errno: i32, message: String },
+    /// A device could not be mounted as what it was taken for: there is something else on it (node 29.5).
+    #[error("could not mount {} as {wanted}, because there is {there} on it: {message}", path.display())]
+    WrongFilesystem { path: PathBuf, wanted: String, there: String, message: String },
     /// It did not answer in time, and may still do it.
     #[error("could not {doing} {} within {}s: the path does not answer", path.display(), waited.as_secs())]
     Hung { doing: &'static str, path: PathBuf, waited: Duration },

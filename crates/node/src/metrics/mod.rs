@@ -26,6 +26,8 @@ type Labels = Vec<(&'static str, String)>;
 pub(crate) struct NodeMetrics {
     metrics: Metrics,
     collection: Histograms<Labels>,
+    rejections: Family<Labels, Counter>,
+    alone: Family<Labels, Counter>,
     /// Volumes that were found on disk at the start.
     pub(crate) reconstructed: Counter,
     /// Of those, the ones whose metadata nobody could read.
@@ -69,6 +71,16 @@ impl NodeMetrics {
             "Duration in seconds to calculate volume stats",
             Family::<Labels, Histogram, fn() -> Histogram>::new_with_constructor(seconds as fn() -> Histogram),
         );
+        let rejections = metrics.register(
+            "kubelet_admission_rejections",
+            "Pods that were not admitted, by reason",
+            Family::<Labels, Counter>::default(),
+        );
+        let alone = metrics.register(
+            "force_cleaned_without_driver_operations",
+            "Volumes that were unmounted without their driver, for pods and for the machine",
+            Family::<Labels, Counter>::default(),
+        );
         let counter = |name: &str, help: &str| metrics.register(name, help, Counter::default());
         let gauge = |name: &str, help: &str| metrics.register(name, help, Gauge::default());
         Self {
@@ -89,6 +101,8 @@ impl NodeMetrics {
                 shown: Arc::default(),
             },
             selinux: SelinuxMetrics::new(&metrics),
+            rejections,
+            alone,
             collection,
             metrics,
         }
@@ -131,6 +145,16 @@ impl NodeMetrics {
             migrated: if migrated { "true" } else { "false" },
         };
         self.metrics.storage_operations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A volume was unmounted without its driver.
+    pub(crate) fn unmounted_alone(&self, driver: &str) {
+        self.alone.get_or_create(&vec![("driver_name", driver.to_owned())]).inc();
+    }
+
+    /// A pod was given back.
+    pub(crate) fn rejected(&self, reason: &str) {
+        self.rejections.get_or_create(&vec![("reason", reason.to_owned())]).inc();
     }
 
     /// A pod has its volume, this long after it asked.

@@ -6,7 +6,8 @@ mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Source, Uid, Volume};
+use api::{Uid, Volume};
+use lifecycle::attach::Target;
 use lifecycle::node::{Because, Class, Held, Origin, Step, decide};
 use lifecycle::{Notice, Reason as _};
 use runtime::Verdict;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use crate::Agent;
 use crate::actual::{Entry, PodEntry, VolumeId, What};
 use crate::agent::{BACKOFF, Failed};
-pub(crate) use act::{Effect, Failure};
+pub(crate) use act::{Effect, Failure, How};
 pub(crate) use view::View;
 
 /// How many steps of one volume follow each other before others have their turn.
@@ -56,7 +57,7 @@ impl Agent {
         let world = self.world();
         let retries =
             world.failures.get(id).into_iter().flat_map(|failures| failures.values()).map(|failed| failed.until);
-        let next = retries.chain(view.next_republish()).filter(|at| *at > now).min();
+        let next = retries.chain(view.next_republish()).chain(view.alone_at).filter(|at| *at > now).min();
         match next {
             Some(at) => Verdict::Again(at.saturating_duration_since(now)),
             None => Verdict::Done,
@@ -178,9 +179,13 @@ impl Agent {
             after_failure(entry, step, &failure);
         }
         self.tell_failure(step, view, &because);
-        let because = match failure.hung {
-            true => Because::Hung { message: because.to_string().into() },
-            false => because,
+        let because = match failure.how {
+            How::Hung => Because::Hung { message: because.to_string().into() },
+            How::WrongFilesystem => {
+                self.tell_mismatch(step, view, &because);
+                because
+            }
+            How::Plain => because,
         };
         let mut world = self.world();
         let times = world.failures.get(id).and_then(|failures| failures.get(step)).map_or(0, |failed| failed.times) + 1;
@@ -196,6 +201,14 @@ impl Agent {
                 }
                 Step::Unpublish(_) | Step::Unstage | Step::Forget => true,
             });
+        }
+    }
+
+    /// The volume hears of it, too: whoever made it knows what should be on it (node 26, 29.5).
+    fn tell_mismatch(&self, step: &Step, view: &View, because: &Because) {
+        let volume = view.wish(step).and_then(|wish| wish.volume_key.clone());
+        if let Some(volume) = volume.and_then(|key| self.context.cache::<api::Volume>().get(&key)) {
+            self.notices.always(&*volume, &Notice::warning("FailedMountOnFilesystemMismatch", because.to_string()));
         }
     }
 
@@ -224,12 +237,12 @@ impl Agent {
 impl Agent {
     /// The PersistentVolume that a volume of this machine is.
     fn volume_of(&self, what: &What) -> Option<Arc<Volume>> {
-        let is_it = |volume: &Arc<Volume>| match (what, &volume.source) {
-            (What::Csi { driver, handle, .. }, Source::Csi { driver: of, handle: its }) => {
-                **of == *driver.as_str() && its == handle
+        let is_it = |volume: &Arc<Volume>| match what {
+            What::Csi { driver, handle, .. } => {
+                let target = Target::of_volume(volume).ok().flatten();
+                target.is_some_and(|target| *target.driver == *driver.as_str() && target.handle == *handle)
             }
-            (What::InTree { name, .. }, _) => volume.name() == name.as_str(),
-            (What::Csi { .. }, _) => false,
+            What::InTree { name, .. } | What::LocalDevice { name } => volume.name() == name.as_str(),
         };
         self.context.cache::<Volume>().walk().find(is_it)
     }

@@ -7,9 +7,10 @@ use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use lifecycle::attach::attachment_name;
 use lifecycle::node::expand::{Growth, growth};
 use lifecycle::node::selinux::Label;
+use lifecycle::node::slots;
 use lifecycle::node::volume::Attachment as Attached;
 use lifecycle::node::{
-    Attach, Because, Due, Held, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish as Want,
+    Alone, Attach, Because, Due, Held, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish as Want,
 };
 use runtime::csi::Link;
 use tokio::time::Instant;
@@ -32,6 +33,9 @@ pub(crate) struct View {
     holders: Vec<Holder>,
     attach: Needs,
     driver: Option<Because>,
+    alone: Alone,
+    /// When the machine may take the volume away without its driver.
+    pub(crate) alone_at: Option<Instant>,
     staging: Staging,
     removal: Removal,
     sharing: Sharing,
@@ -50,6 +54,7 @@ enum Found {
     Waiting,
     Going,
     Refused(Box<str>),
+    Full(Box<str>),
     Attached,
 }
 
@@ -65,6 +70,7 @@ impl View {
                     Found::Waiting => Attached::Waiting,
                     Found::Going => Attached::Going,
                     Found::Refused(message) => Attached::Refused(message),
+                    Found::Full(message) => Attached::Full(message),
                     Found::Attached => Attached::Attached,
                 },
             },
@@ -72,6 +78,7 @@ impl View {
         Observed {
             attach,
             driver: self.driver.clone(),
+            alone: self.alone,
             staging: self.staging,
             device: self.device(),
             removal: self.removal,
@@ -113,8 +120,13 @@ impl View {
         let wished = || self.wish(step).or(self.wishes.first()).map(|wish| wish.spec.to_string());
         held().or_else(wished).unwrap_or_else(|| match &self.what {
             What::Csi { handle, .. } => handle.to_string(),
-            What::InTree { name, .. } => name.to_string(),
+            What::InTree { name, .. } | What::LocalDevice { name } => name.to_string(),
         })
+    }
+
+    /// Whether what is taken away now is taken away without the driver.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone == Alone::Allowed && self.driver.is_some()
     }
 
     pub(crate) fn next_republish(&self) -> Option<Instant> {
@@ -136,10 +148,14 @@ impl Agent {
         drop(world);
         let now = Instant::now();
         let wanted = wishes.iter().map(|wish| self.wanted(wish, entry.as_ref(), now)).collect();
+        let driver = self.driver_state(&what);
+        let alone_at = self.alone_at(&what, driver.is_some(), now);
         let one_pod = |wish: &Arc<Wish>| wish.access.iter().eq([AccessMode::ReadWriteOncePod]);
         Some(View {
             attach: self.needs(id, &what, reported),
-            driver: self.driver_state(&what),
+            driver,
+            alone: if alone_at.is_some_and(|at| at <= now) { Alone::Allowed } else { Alone::No },
+            alone_at,
             staging: self.staging(&what),
             removal,
             sharing: if wishes.iter().any(one_pod) { Sharing::OnePod } else { Sharing::Many },
@@ -163,6 +179,7 @@ impl Agent {
             Some(found) if found.meta.is_deleting() => Found::Going,
             Some(found) if found.attached => Found::Attached,
             Some(found) => match &found.attach_error {
+                Some(error) if error.code == Some(slots::FULL) => Found::Full(error.message.clone()),
                 Some(error) => Found::Refused(error.message.clone()),
                 None => Found::Waiting,
             },
@@ -191,11 +208,24 @@ impl Agent {
         (!read).then(|| Because::DriverUnread { driver: driver.as_str().into() })
     }
 
+    /// When the time is over that the operator gives to the volume's driver, if it is away and he gives one (node 31 #25).
+    fn alone_at(&self, what: &What, away: bool, now: Instant) -> Option<Instant> {
+        let (after, driver) = (self.options.alone_after?, what.driver()?);
+        let mut world = self.world();
+        if !away {
+            world.away.remove(driver.as_str());
+            return None;
+        }
+        Some(*world.away.entry(driver.as_str().into()).or_insert(now) + after)
+    }
+
     fn staging(&self, what: &What) -> Staging {
         let driver = match what {
             What::Csi { driver, shape: Shape::Filesystem | Shape::Block { .. }, .. } => driver,
             What::InTree { plugin: Plugin::Local, .. } => return Staging::Needed,
-            What::Csi { shape: Shape::Inline, .. } | What::InTree { .. } => return Staging::NotNeeded,
+            What::Csi { shape: Shape::Inline, .. } | What::InTree { .. } | What::LocalDevice { .. } => {
+                return Staging::NotNeeded;
+            }
         };
         let facts = self.drivers.get(driver.as_str()).and_then(|registered| registered.driver.facts());
         match facts.is_none_or(|facts| facts.capabilities.on_node(NodeRpc::StageUnstageVolume)) {

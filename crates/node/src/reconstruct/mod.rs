@@ -66,6 +66,7 @@ impl Agent {
         self.find_staged(scene).await?;
         self.find_blocks().await?;
         self.find_local().await?;
+        self.find_local_devices().await?;
         for entry in self.host.list(&self.options.layout.pods()).await? {
             if let Some(uid) = Name::found(&entry.name) {
                 self.find_pod(&uid, scene).await?;
@@ -158,7 +159,7 @@ impl Agent {
                 let staged = Staged::from_path(layout.staged_by(&driver).join(&volume.name));
                 let known = self.world().actual.values().any(|entry| match &entry.what {
                     What::Csi { handle, .. } => staged.is_of(handle),
-                    What::InTree { .. } => false,
+                    What::InTree { .. } | What::LocalDevice { .. } => false,
                 });
                 if !known && matches!(data::load(&*self.host, &staged.data()).await, Ok(Stored::Absent)) {
                     self.clear_empty(&staged).await;
@@ -224,6 +225,24 @@ impl Agent {
             let id = VolumeId::from(format!("{}/{name}", Plugin::Local.name()));
             let new = || Entry::new(What::InTree { plugin: Plugin::Local, name: name.clone() }, Attachable::No);
             self.world().actual.entry(id).or_insert_with(new).device = Held::Maybe(Origin::Seen);
+        }
+        Ok(())
+    }
+
+    /// Local volumes that pods have as devices. The file of a pod is there before anything else of its device, and goes last.
+    async fn find_local_devices(&self) -> Result<(), HostError> {
+        for volume in self.host.list(&self.options.layout.local_blocks()).await? {
+            let Some(name) = Name::found(&volume.name) else { continue };
+            self.metrics.reconstructed.inc();
+            let pods = self.host.list(&self.options.layout.local_block(&name)).await?;
+            let id = VolumeId::from(format!("{}/{name}", Plugin::Local.name()));
+            let mut world = self.world();
+            let new = || Entry::new(What::LocalDevice { name: name.clone() }, Attachable::No);
+            let entry = world.actual.entry(id).or_insert_with(new);
+            for pod in pods.iter().filter_map(|pod| Name::found(&pod.name)) {
+                let held = PodEntry { spec: name.clone(), held: Held::Maybe(Origin::Seen), republish: None };
+                entry.pods.insert(pod.as_str().into(), held);
+            }
         }
         Ok(())
     }

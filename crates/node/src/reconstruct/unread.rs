@@ -75,7 +75,7 @@ impl Agent {
     fn held_handle(&self, driver: &Name, staged: &Staged) -> Option<Box<str>> {
         self.world().actual.values().find_map(|entry| match &entry.what {
             What::Csi { driver: of, handle, .. } if of == driver && staged.is_of(handle) => Some(handle.clone()),
-            What::Csi { .. } | What::InTree { .. } => None,
+            What::Csi { .. } | What::InTree { .. } | What::LocalDevice { .. } => None,
         })
     }
 

@@ -77,7 +77,7 @@ impl Agent {
             What::Csi { shape: Shape::Block { volume }, .. } => {
                 Some(self.options.layout.block(volume).ok()?.mapped(&uid))
             }
-            What::InTree { .. } => None,
+            What::InTree { .. } | What::LocalDevice { .. } => None,
         }
     }
 

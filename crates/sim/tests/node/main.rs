@@ -1,5 +1,6 @@
 //! The node agent on a model machine, with a model driver, against the real API server (spec node 5 to 23, 30 to 32).
 
+mod alone;
 mod devices;
 mod driver;
 mod faults;
@@ -11,6 +12,7 @@ mod pods;
 mod races;
 mod restart;
 mod selinux;
+mod slots;
 mod stage;
 mod terms;
 mod unread;

@@ -41,6 +41,8 @@ pub(crate) struct Play {
     pub(crate) again: Box<dyn Fn() -> Box<dyn Fates> + Send + Sync>,
     /// If SELinux is on.
     pub(crate) selinux: Option<Gate>,
+    /// How long a driver may be away before its volumes are unmounted without it.
+    pub(crate) alone_after: Option<Duration>,
 }
 
 impl Default for Play {
@@ -48,7 +50,8 @@ impl Default for Play {
         let csi_driver = json!({"attachRequired": false, "fsGroupPolicy": "ReadWriteOnceWithFSType"});
         let (api, host) = (Box::new(Fair), Box::new(Fair));
         let again = Box::new(|| Box::new(Fair) as Box<dyn Fates>);
-        Self { habits: Habits::fair(), csi_driver: Some(csi_driver), api, host, again, selinux: None }
+        let (selinux, alone_after) = (None, None);
+        Self { habits: Habits::fair(), csi_driver: Some(csi_driver), api, host, again, selinux, alone_after }
     }
 }
 
@@ -89,6 +92,7 @@ pub(crate) struct Rig {
     metrics: Arc<Mutex<Option<Metrics>>>,
     gate: Gate,
     life: watch::Sender<Life>,
+    alone_after: Option<Duration>,
     journal: Journal,
 }
 
@@ -118,7 +122,7 @@ impl Fates for BoxedApi {
 
 /// Plays a scenario.
 pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
-    let Play { habits, csi_driver, api, host, again, selinux } = play;
+    let Play { habits, csi_driver, api, host, again, selinux, alone_after } = play;
     let played = simulate(Seed(1), Setup::default(), async |world: World| {
         let desk = world.component("user", Fair);
         let machine = Machine::new(&world, NODE);
@@ -138,6 +142,7 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
             metrics: Arc::default(),
             gate: selinux.unwrap_or_default(),
             life: watch::Sender::new(Life::Runs),
+            alone_after,
             journal: world.journal().clone(),
         };
         rig.create(Kind::NODE, json!({"metadata": {"name": NODE}})).await;
@@ -175,7 +180,7 @@ async fn lives(
         *rig.registered.lock().expect("nobody panics with it") = Some(registered);
         let layout = Layout::new(ROOT).expect("a good path");
         *rig.metrics.lock().expect("nobody panics with it") = Some(context.metrics.clone());
-        let options = Options { selinux: rig.gate, ..Options::new(NODE, layout) };
+        let options = Options { selinux: rig.gate, alone_after: rig.alone_after, ..Options::new(NODE, layout) };
         let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), options);
         let never = Stop::never();
         let work = async {
@@ -288,6 +293,11 @@ impl Rig {
         deleted.expect("the server takes it");
     }
 
+    pub(crate) async fn delete_attachment(&self, name: &str) {
+        let deleted = self.client.delete::<api::Attachment>(&Key::cluster(name), &Default::default()).await;
+        deleted.expect("the server takes it");
+    }
+
     /// Ends a pod at once, as somebody does who forces it away while no agent runs.
     pub(crate) async fn end_pod(&self, name: &str) {
         let ended = self.client.delete_now::<api::Pod>(&key(name), &Default::default()).await;
@@ -358,7 +368,7 @@ impl Rig {
                     "volumeAttributes": {"flavour": "plain"}},
         });
         for (key, value) in members.as_object().into_iter().flatten() {
-            if key == "csi" && value.is_null() {
+            if value.is_null() {
                 spec.as_object_mut().expect("an object").remove(key);
             } else if key == "csi" {
                 for (key, value) in value.as_object().into_iter().flatten() {

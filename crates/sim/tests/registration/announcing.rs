@@ -67,6 +67,30 @@ fn node_4_2_30_20_a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
 }
 
 #[test]
+fn node_4_4_a_volume_without_a_slot_has_the_limit_read_again_at_once_if_it_is_followed() {
+    play(&registry(), async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        let driver = stage.shelf.driver("d", ENDPOINT);
+        driver.with().limit = 7;
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        stage.user.until("registered", async || socket.is_registered()).await;
+        let count = async || stage.user.our(Kind::CSI_NODE).await["spec"]["drivers"][0]["allocatable"]["count"].clone();
+        driver.with().limit = 5;
+        stage.drivers().had_no_slot("d");
+        stage.drivers().had_no_slot("nobody");
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(count().await, 7, "without a period nothing is followed");
+        let spec = json!({"nodeAllocatableUpdatePeriodSeconds": 3600});
+        stage.user.create(Kind::CSI_DRIVER, json!({"metadata": {"name": "d"}, "spec": spec})).await;
+        sleep(Duration::from_secs(5)).await;
+        stage.drivers().had_no_slot("d");
+        let begun = tokio::time::Instant::now();
+        stage.user.until("CSINode says so", async || count().await == 5).await;
+        assert!(begun.elapsed() < Duration::from_secs(60), "long before the period is over");
+    });
+}
+
+#[test]
 fn node_4_4_32_5_the_limit_is_asked_for_from_time_to_time_and_only_csinode_changes() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;

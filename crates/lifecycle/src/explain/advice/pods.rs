@@ -68,6 +68,7 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
         | Node::Republishing
         | Node::Expanding
         | Node::Unwanted
+        | Node::Alone { .. }
         | Node::Unused
         | Node::NotKnownYet
         | Node::NotReported
@@ -90,6 +91,9 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
         }
         Node::Unsupported { .. } => say(["Use a volume of a kind that this agent mounts."]),
         Node::AttachFailed { .. } => say(["The message is the driver's: the log of its controller says more."]),
+        Node::NoSlot { .. } => vec![format!(
+            "Let pods with volumes of that driver leave node {node:?}, or make the pod anew where there is room."
+        )],
         Node::DriverMissing { driver } => vec![format!(
             "See that the node plugin of {driver} and its registrar run on node {node:?}: the socket has to be registered."
         )],
