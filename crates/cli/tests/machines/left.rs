@@ -59,8 +59,12 @@ impl Room {
         let mut left: Vec<String> =
             self.mounted(&table).map(|point| format!("mount on {}: {}", machine.name, point.display())).collect();
         let csi = machine.root.join("plugins").join(api::keys::plugin::CSI);
-        for folder in [machine.root.join("pods"), csi.join(self.driver_name()), csi.join("volumeDevices")] {
-            left.extend(entries(&folder).iter().map(|path| format!("file on {}: {}", machine.name, path.display())));
+        // The two folders for devices stay, as a kubelet's do.
+        let devices = ["staging", "publish"].map(|name| csi.join("volumeDevices").join(name));
+        let others = entries(&csi.join("volumeDevices")).into_iter().filter(|path| !devices.contains(path));
+        left.extend(others.map(|path| format!("file on {}: {}", machine.name, path.display())));
+        for folder in [machine.root.join("pods"), csi.join(self.driver_name())].iter().chain(&devices) {
+            left.extend(entries(folder).iter().map(|path| format!("file on {}: {}", machine.name, path.display())));
         }
         left
     }
