@@ -2,7 +2,7 @@
 //!
 //! The scenarios are those of `crates/cli/tests/machines`, which `cargo xtask test` runs on the embedded API: two agents with
 //! real mounts. Once everything is ours; then, one at a time, somebody else's program takes a place: kube-controller-manager's
-//! attach/detach controller, and the Go csi-attacher, node-driver-registrar and host-path driver.
+//! attach/detach controller, and the Go csi-attacher, node-driver-registrar and host-path driver; in the end all of them.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,8 @@ const SCENARIOS: &str = "machines";
 /// What `cargo xtask conformance pods` takes.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
-    /// Only the runs whose name contains this: ours, kube-controller-manager, csi-attacher, node-driver-registrar, host-path.
+    /// Only the runs whose name contains this: ours, kube-controller-manager, csi-attacher, node-driver-registrar,
+    /// host-path, all.
     #[arg(long, value_name = "PART")]
     only: Option<String>,
     /// Only the scenarios whose name contains this.
@@ -52,9 +53,11 @@ enum Guest {
     Attacher,
     Registrar,
     HostPath,
+    All,
 }
 
-const GUESTS: [Guest; 5] = [Guest::Nobody, Guest::AttachDetach, Guest::Attacher, Guest::Registrar, Guest::HostPath];
+const GUESTS: [Guest; 6] =
+    [Guest::Nobody, Guest::AttachDetach, Guest::Attacher, Guest::Registrar, Guest::HostPath, Guest::All];
 
 impl Guest {
     fn title(self) -> &'static str {
@@ -64,6 +67,7 @@ impl Guest {
             Self::Attacher => "pods: csi-attacher",
             Self::Registrar => "pods: node-driver-registrar",
             Self::HostPath => "pods: host-path driver",
+            Self::All => "pods: all of them beside our agent",
         }
     }
 
@@ -78,6 +82,11 @@ impl Guest {
             Self::Attacher => program("ORLOP_GO_ATTACHER", peers::ATTACHER, &args.attacher),
             Self::Registrar => program("ORLOP_GO_REGISTRAR", peers::REGISTRAR, &args.registrar),
             Self::HostPath => program("ORLOP_GO_HOST_PATH", peers::HOST_PATH, &args.hostpath),
+            Self::All => {
+                let others = GUESTS.into_iter().filter(|guest| *guest != Self::All);
+                let invited = others.map(|guest| guest.invitation(go, args)).collect::<anyhow::Result<Vec<_>>>()?;
+                Ok(invited.concat())
+            }
         }
     }
 }
@@ -87,6 +96,7 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
         Some(folder) => Programs::found_in(folder, &WANTED)?,
         None => Programs::build(go, &WANTED)?,
     };
+    crate::tools::provide()?;
     let scenarios = build().await?;
     let suite = Suite { programs, scenarios, part: args.scenario.clone() };
     let wanted = |guest: &Guest| args.only.as_ref().is_none_or(|part| guest.title().contains(part));
@@ -147,7 +157,7 @@ impl Suite {
         let kubeconfig = folder.join("cluster.kubeconfig");
         plane.endpoint.write_kubeconfig(&kubeconfig)?;
         let mut beside = vec![Beside::scheduler(&self.programs, &kubeconfig, folder)?];
-        if guest == Guest::AttachDetach {
+        if matches!(guest, Guest::AttachDetach | Guest::All) {
             beside.push(Beside::attach_detach(&self.programs, &kubeconfig, folder)?);
         }
         // Of their own, so that everything the scenarios make is recognised.

@@ -5,6 +5,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
 
+use super::cast::Who;
 use super::machine::Machine;
 use super::objects::{FILES, Volume, pod};
 use super::room::{Room, missing};
@@ -50,6 +51,7 @@ async fn a_volume_in_use_stays_where_it_is_and_moves_with_its_data_when_it_is_le
     // Said by whoever attaches, after it has seen that the first pod is gone.
     let told = room.event("second", "FailedAttachVolume").await;
     println!("{told}");
+    assert_eq!(told.contains(&here.name), room.cast.attach == Who::Ours, "ours says who has it, upstream's does not");
     assert_eq!(attachments(&room, here).await, 1, "nobody takes away what is in use");
     assert_eq!(attachments(&room, there).await, 0, "nobody gives it to two nodes");
     assert_eq!(room.handshake(here, &volume).await, (true, true));

@@ -35,7 +35,7 @@ pub(super) struct Room {
     pub(super) floor: Namespace,
     _server: Option<Server>,
     kubeconfig: PathBuf,
-    cast: Cast,
+    pub(super) cast: Cast,
     id: String,
     pub(super) scratch: Scratch,
 }
