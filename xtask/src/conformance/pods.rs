@@ -98,6 +98,11 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
     };
     crate::tools::provide()?;
     let scenarios = build().await?;
+    if let Some(part) = &args.scenario {
+        let listed = Command::new(&scenarios).args(["--list", part]).output().await.context("listing the scenarios")?;
+        let any = String::from_utf8_lossy(&listed.stdout).contains(": test");
+        ensure!(any, "no scenario has {part:?} in its name; see crates/cli/tests/{SCENARIOS}");
+    }
     let suite = Suite { programs, scenarios, part: args.scenario.clone() };
     let wanted = |guest: &Guest| args.only.as_ref().is_none_or(|part| guest.title().contains(part));
     for guest in GUESTS.into_iter().filter(wanted) {
