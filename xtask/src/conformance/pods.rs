@@ -167,6 +167,8 @@ impl Suite {
         }
         // Of their own, so that everything the scenarios make is recognised.
         let room = Scratch::make()?;
+        let folders = [room.path().to_path_buf()];
+        let before = leftovers::under(&folders);
         let mut scenarios = self.command(&kubeconfig, room.path());
         scenarios.envs(invitation.iter().map(|(name, value)| (name, value))).env("ORLOP_SKIP_LOG", skips);
         let done = tokio::select! {
@@ -174,7 +176,7 @@ impl Suite {
             died = plane.died() => Err(died),
             died = super::any_died(&mut beside) => Err(died),
         };
-        let left = leftovers::under(&[room.path().to_path_buf()]);
+        let left = leftovers::under(&folders);
         for program in beside {
             program.stop().await?;
         }
@@ -183,7 +185,7 @@ impl Suite {
         if !status.success() {
             bail!("the scenarios ended with {status}; see the lines above");
         }
-        let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+        let left: Vec<String> = left.difference(&before).map(ToString::to_string).collect();
         ensure!(left.is_empty(), "the scenarios left behind:\n{}", left.join("\n"));
         Ok(())
     }
