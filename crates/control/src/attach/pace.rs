@@ -48,7 +48,7 @@ impl Paces {
         let mut state = self.lock();
         match pace {
             node::Pace::Soon if !self.window.is_zero() => {
-                let window = self.window.max((state.took * SHARE).min(LONGEST));
+                let window = self.window.max(state.took.saturating_mul(SHARE).min(LONGEST));
                 let since = *state.waiting.entry(node.into()).or_insert_with(Instant::now);
                 Some(window.saturating_sub(since.elapsed())).filter(|left| !left.is_zero())
             }

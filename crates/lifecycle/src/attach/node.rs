@@ -136,7 +136,8 @@ fn report(node: &Node, listed: &Listed<'_>, attachments: &[Seen<'_>], holds: &[H
 
 /// A pod waits for what is new on the list, and a detach for what is not on it any more.
 fn pace(node: &Node, list: &[AttachedVolume], attachments: &[Seen<'_>], holds: &[Hold]) -> Pace {
-    let stays = |held: &AttachedVolume| list.iter().any(|kept| kept.name == held.name);
+    // The list is in order of its names.
+    let stays = |held: &AttachedVolume| list.binary_search_by(|kept| kept.name.cmp(&held.name)).is_ok();
     let only_grows = node.attached.iter().all(stays);
     let mut coming = attachments.iter().zip(holds).filter(|(seen, _)| is_coming(seen.attachment));
     match only_grows && !holds.iter().any(Hold::goes) && coming.any(|(_, hold)| *hold == Hold::Wanted) {
