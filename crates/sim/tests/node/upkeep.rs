@@ -31,7 +31,7 @@ fn metrics_have_upstreams_names_and_labels_node_26() {
         rig.until("how full it is was asked", async || rig.metrics().contains("kubelet_volume_stats_used_bytes{"))
             .await;
         let text = rig.metrics();
-        let plugin = format!("kubernetes.io/csi:{}", rig.model.name());
+        let plugin = format!("{}:{}", api::keys::plugin::CSI, rig.model.name());
         let operation = |name: &str, status: &str| {
             format!(
                 "storage_operation_duration_seconds_count{{volume_plugin=\"{plugin}\",operation_name=\"{name}\",\
