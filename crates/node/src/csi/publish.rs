@@ -143,15 +143,13 @@ impl Agent {
         };
         let stages = !wish.what.is_inline() && asked.can(NodeRpc::StageUnstageVolume);
         let staged = self.options.layout.staged(driver, handle);
+        let mount = details.mount(group, view.context(wish.pod.uid()));
         Ok(v1::NodePublishVolumeRequest {
             volume_id: handle.to_string(),
             publish_context,
             staging_target_path: if stages { text(&staged.mount()) } else { String::new() },
             target_path: text(&self.pod_directory(wish)?.csi(&wish.spec).mount()),
-            volume_capability: capability(
-                details.mode(asked),
-                Some(details.mount(group, view.context(wish.pod.uid()))),
-            ),
+            volume_capability: capability(details.mode(asked), Some(mount)),
             readonly: wish.read_only,
             secrets,
             volume_context,

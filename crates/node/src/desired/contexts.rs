@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use api::{CsiDriver, Key};
+use api::CsiDriver;
 use lifecycle::Notice;
 use lifecycle::node::Because;
 use lifecycle::node::selinux::{self, Flaw, Gate, Judged, Label, Question, Severity};
-use runtime::{Cache, Notices};
+use runtime::Notices;
 
 use super::{DesiredPod, Wish};
 use crate::Agent;
@@ -24,33 +24,31 @@ pub(crate) struct Contexts<'a> {
     /// What files in containers have.
     files: &'a Label,
     gate: Gate,
-    drivers: Cache<CsiDriver>,
     metrics: &'a SelinuxMetrics,
     notices: &'a Notices,
 }
 
 impl Contexts<'_> {
-    /// Decides with which context a pod's volume is mounted, given what was decided about its volumes so far. What is news
-    /// since `before` is told.
+    /// Decides with which context a pod's volume is mounted, given its driver's object and what was decided about the pod's
+    /// volumes so far. What is news since `before` is told.
     pub(crate) fn give(
         &self,
         wish: Wish,
         volume: &PodVolume,
-        before: Option<&Result<Arc<Wish>, Because>>,
-        sofar: &DesiredPod,
+        driver: Option<&CsiDriver>,
+        (before, sofar): (Option<&Result<Arc<Wish>, Because>>, &DesiredPod),
     ) -> Result<Wish, Because> {
-        let What::Csi { driver, shape, .. } = &wish.what else { return Ok(wish) };
+        let What::Csi { shape, .. } = &wish.what else { return Ok(wish) };
         let access = match shape {
             Shape::Filesystem => Some(wish.access),
             Shape::Inline => None,
             Shape::Block { .. } => return Ok(wish),
         };
-        let object = self.drivers.get(&Key::cluster(driver.as_str()));
         let mut judged = selinux::judge(&Question {
             files: self.files,
             containers: &volume.contexts,
             policy: wish.pod.relabelling,
-            driver: object.as_deref().map(|object| &object.spec),
+            driver: driver.map(|driver| &driver.spec),
             access,
             gate: self.gate,
         });
@@ -133,13 +131,7 @@ impl Agent {
 
     pub(crate) fn contexts(&self) -> Option<Contexts<'_>> {
         let files = self.selinux.get()?.as_ref()?;
-        Some(Contexts {
-            files,
-            gate: self.options.selinux,
-            drivers: self.context.cache(),
-            metrics: &self.metrics.selinux,
-            notices: &self.notices,
-        })
+        Some(Contexts { files, gate: self.options.selinux, metrics: &self.metrics.selinux, notices: &self.notices })
     }
 
     /// Counts volumes that a pod wants with another context than the pods before it (node 15.6).

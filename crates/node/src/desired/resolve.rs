@@ -46,10 +46,10 @@ impl Resolver<'_> {
                 VolumeSource::Nfs { read_only, .. } => self.in_tree(pod, volume, Plugin::Nfs, *read_only),
             };
             let before = known.and_then(|known| known.volumes.get(&volume.name));
-            let wish = resolved.and_then(|wish| match &self.contexts {
-                Some(contexts) => contexts.give(wish, volume, before, &desired),
-                None => Ok(wish),
-            });
+            let wish = match resolved {
+                Ok(wish) => self.with_context(wish, volume, (before, &desired)).await?,
+                Err(because) => Err(because),
+            };
             let wish = wish.map(|wish| Arc::new(Wish { since, ..wish }));
             desired.volumes.insert(volume.name.clone(), wish);
         }
@@ -98,7 +98,9 @@ impl Resolver<'_> {
         // Such volumes are rare: the cache does not hold all that is needed of them.
         let object: Value = match self.context.client.get(Kind::VOLUME, &held.meta.key).await {
             Ok(object) => object,
-            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) if error.is_not_found() => {
+                return Ok(Some(Err(Because::VolumeMissing { volume: held.name().into() })));
+            }
             Err(error) => return Err(error),
         };
         let wrong = |why: String| Because::Unsupported { volume: held.name().into(), what: why.into() };
@@ -124,6 +126,22 @@ impl Resolver<'_> {
         let what = What::Csi { driver, handle: csi.volume_handle.into(), shape: Shape::Filesystem };
         let plain = plain(pod, volume, id.into(), what, name(&title, volume)?);
         Ok(Wish { read_only: csi.read_only, migrated: true, access: access.unwrap_or_default(), ..plain })
+    }
+
+    /// With the SELinux context that it is to have. A driver's object that a cache lacks is asked for: without it the volume
+    /// would be mounted without a context, and keep that.
+    async fn with_context(
+        &self,
+        wish: Wish,
+        volume: &PodVolume,
+        known: (Option<&Result<Arc<Wish>, Because>>, &DesiredPod),
+    ) -> Result<Result<Wish, Because>, Error> {
+        let Some(contexts) = &self.contexts else { return Ok(Ok(wish)) };
+        let driver = match wish.what.driver() {
+            Some(driver) if !volume.contexts.is_empty() => self.look(&Key::cluster(driver.as_str())).await?,
+            Some(_) | None => Live::Absent,
+        };
+        Ok(contexts.give(wish, volume, driver.lookup().found(), known))
     }
 
     /// From the cache, or from the server if it is not there: missing from a cache is not missing.

@@ -25,7 +25,7 @@ fn ebs(read_only: bool) -> Value {
 fn an_in_tree_volume_is_staged_through_the_driver_that_took_it_over_node_5_4_7() {
     play(Play::default(), async |rig| {
         drives(rig, false).await;
-        let zone = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["eu-central-1a"]});
+        let zone = json!({"key": api::keys::label::ZONE.text(), "operator": "In", "values": ["eu-central-1a"]});
         let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}});
         // The driver's own key is what a node has, once the driver was registered there.
         let labels = json!({"metadata": {"labels": {"topology.ebs.csi.aws.com/zone": "eu-central-1a"}}});
