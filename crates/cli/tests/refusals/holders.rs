@@ -10,7 +10,7 @@ use crate::needs;
 use crate::rig::ask::*;
 use crate::rig::call::*;
 use crate::rig::world::*;
-use crate::rig::{MIB, run};
+use crate::rig::{MIB, Options, run};
 
 /// For a shell in a new mount namespace: leaves the copies of mounts from loop devices, but those below `kept`, so that the
 /// devices of other tests do not stay busy because of it.
