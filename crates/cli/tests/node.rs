@@ -179,21 +179,35 @@ impl Drop for Disk {
     }
 }
 
-fn local_volume(device: &Path) -> [Value; 3] {
+#[derive(Clone, Copy)]
+enum As {
+    Device,
+    /// With this filesystem.
+    Directory(&'static str),
+}
+
+fn local_volume(device: &Path, shape: As) -> [Value; 3] {
+    let (mode, fs_type, uses) = match shape {
+        As::Device => ("Block", None, json!({"volumeDevices": [{"name": "data", "devicePath": "/dev/xvda"}]})),
+        As::Directory(fs) => {
+            ("Filesystem", Some(fs), json!({"volumeMounts": [{"name": "data", "mountPath": "/data"}]}))
+        }
+    };
+    let mut container = json!({"name": "main", "image": "example/main"});
+    container.as_object_mut().expect("an object").extend(uses.as_object().expect("an object").clone());
     let modes = json!(["ReadWriteOnce"]);
     let here = json!({"required": {"nodeSelectorTerms": [{"matchFields": [
         {"key": "metadata.name", "operator": "In", "values": [NODE]}]}]}});
     let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"}, "spec": {
-        "capacity": {"storage": "16Mi"}, "accessModes": modes, "volumeMode": "Block", "storageClassName": "",
-        "persistentVolumeReclaimPolicy": "Retain", "local": {"path": device}, "nodeAffinity": here}});
+        "capacity": {"storage": "16Mi"}, "accessModes": modes, "volumeMode": mode, "storageClassName": "",
+        "persistentVolumeReclaimPolicy": "Retain", "local": {"path": device, "fsType": fs_type}, "nodeAffinity": here}});
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
-        "spec": {"accessModes": modes, "volumeMode": "Block", "storageClassName": "", "volumeName": "disk",
+        "spec": {"accessModes": modes, "volumeMode": mode, "storageClassName": "", "volumeName": "disk",
                  "resources": {"requests": {"storage": "16Mi"}}}});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "writer"}, "spec": {
         "nodeName": NODE,
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-        "containers": [{"name": "main", "image": "example/main",
-                        "volumeDevices": [{"name": "data", "devicePath": "/dev/xvda"}]}]}});
+        "containers": [container]}});
     [volume, claim, pod]
 }
 
@@ -203,7 +217,7 @@ async fn a_local_device_reaches_a_pod_survives_the_agent_and_is_let_go_of_node_1
     let cluster = Cluster::start().await;
     let disk = Disk::new(&cluster.scratch.path("disk.img"));
     let first = agent(&cluster.scratch);
-    let [volume, claim, pod] = local_volume(&disk.0.path);
+    let [volume, claim, pod] = local_volume(&disk.0.path, As::Device);
     cluster.create("/api/v1/persistentvolumes", volume).await;
     cluster.create("/api/v1/namespaces/default/persistentvolumeclaims", claim).await;
     let made = cluster.create("/api/v1/namespaces/default/pods", pod).await;
@@ -227,6 +241,35 @@ async fn a_local_device_reaches_a_pod_survives_the_agent_and_is_let_go_of_node_1
     assert!(!bound.exists() && !link.is_symlink());
     let map = bound.parent().expect("a directory").to_owned();
     cluster.until("the map directory goes", &second, async || !map.exists()).await;
+}
+
+#[tokio::test]
+async fn another_filesystem_than_was_said_is_told_to_the_volume_node_26_29_5() {
+    needs!(Ext4);
+    let cluster = Cluster::start().await;
+    let disk = Disk::new(&cluster.scratch.path("disk.img"));
+    let made = std::process::Command::new("mkfs.ext4").arg("-q").arg(&disk.0.path).status().expect("it is installed");
+    assert!(made.success());
+    let agent = agent(&cluster.scratch);
+    let [volume, claim, pod] = local_volume(&disk.0.path, As::Directory("xfs"));
+    cluster.create("/api/v1/persistentvolumes", volume).await;
+    cluster.create("/api/v1/namespaces/default/persistentvolumeclaims", claim).await;
+    cluster.create("/api/v1/namespaces/default/pods", pod).await;
+    let told = async |reason: &str, kind: &str| {
+        let events = cluster.get("/api/v1/events").await.unwrap_or_default();
+        let events = events["items"].as_array().cloned().unwrap_or_default();
+        events.iter().any(|event| {
+            let message = event["message"].as_str().unwrap_or_default();
+            event["reason"] == reason && event["involvedObject"]["kind"] == kind && message.contains("there is ext4")
+        })
+    };
+    let volume = async || told("FailedMountOnFilesystemMismatch", "PersistentVolume").await;
+    cluster.until("the volume is told", &agent, volume).await;
+    cluster.until("the pod is told", &agent, async || told("FailedMount", "Pod").await).await;
+    let deleted = ask(&cluster.api, ("DELETE", POD), None).await.expect("the server answers");
+    assert_eq!(deleted.0, 200);
+    cluster.until("the pod goes", &agent, async || cluster.get(POD).await.is_none()).await;
+    assert_eq!(cluster.mounts(), [] as [PathBuf; 0]);
 }
 
 /// Help wraps to the width of the terminal, which is fixed for it.
