@@ -1,25 +1,22 @@
 //! `orlop explain`: why a claim, a volume or a pod's volumes are where they are, on any cluster.
 //!
-//! What the cluster shows is gathered here (`look.rs`) and explained in `lifecycle::explain`, by the functions that the
+//! What the cluster shows is gathered in `cluster/look.rs` and explained in `lifecycle::explain`, by the functions that the
 //! controllers decide with. Nothing is written, and what may not be read is left out and said.
 
-mod look;
 mod render;
 mod target;
 
-use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use api::{Claim, Key, Kind, Pod, Volume};
 use lifecycle::explain::{self, Explanation};
+use runtime::Client;
 use runtime::client::Error;
 use runtime::time::SystemClock;
-use runtime::{Client, Entropy, Metrics, client};
 
+use crate::cluster::{Cluster, ClusterArgs, Eye, OutputArgs};
 use crate::process;
-use look::Eye;
 use target::Target;
 
 /// Says why a claim, a volume or a pod's volumes are where they are, with the evidence and what to do about it.
@@ -33,22 +30,10 @@ pub(crate) struct Args {
     /// Namespace of the claim or pod. Without it: the one of the kubeconfig's context.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Path of a kubeconfig. Without it: $KUBECONFIG, then ~/.kube/config, then the pod's service account.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig. Without it: its current one.
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-    /// Form of the answer.
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
-    output: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
-    Text,
-    Json,
-    Yaml,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -60,37 +45,26 @@ Examples:
 
 Exit codes: 0 all is as it should be, 1 it waits or is stuck, 2 it could not be explained.";
 
-/// It waits, or is stuck.
-const WAITING: u8 = 1;
-/// No explanation: no such object, no access, no server.
-const FAILED: u8 = 2;
-
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let mut code = ExitCode::SUCCESS;
-    let explained = process::block_on(async {
+    process::reported("explain", async {
         let explanation = explain(args).await?;
-        let text = render::render(&explanation, args.output);
-        std::io::stdout().write_all(text.as_bytes()).context("writing the answer")?;
-        if !explanation.healthy() {
-            code = ExitCode::from(WAITING);
-        }
-        Ok(())
-    });
-    match explained {
-        Ok(()) => code,
-        Err(error) => {
-            eprintln!("orlop explain: {error:#}");
-            ExitCode::from(FAILED)
-        }
+        args.output.print(&explanation)?;
+        Ok(explanation.healthy())
+    })
+}
+
+/// The name of a claim: NAME, or as `explain` takes it.
+pub(crate) fn claim_name(text: &str) -> anyhow::Result<Box<str>> {
+    let word = if text.contains('/') { text.to_owned() } else { format!("pvc/{text}") };
+    match Target::parse(&[word]).map_err(|error| anyhow!(error))? {
+        Target::Claim(name) => Ok(name.into()),
+        Target::Volume(_) | Target::Pod(_) => Err(anyhow!("{text:?} is no claim: write NAME or pvc/NAME")),
     }
 }
 
 async fn explain(args: &Args) -> anyhow::Result<Explanation> {
     let target = Target::parse(&args.what).map_err(|error| anyhow!(error))?;
-    let (inner, namespace) = process::connect::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let metrics = Metrics::new(&SystemClock);
-    let options = client::Options { manager: "orlop-explain".to_owned(), ..client::Options::default() };
-    let client = Client::new(inner, options, &metrics, &Entropy::from_system());
+    let Cluster { client, namespace, .. } = args.cluster.connect("orlop-explain").await?;
     let eye = Eye::new(&client, &SystemClock);
     match target {
         Target::Claim(name) => {

@@ -3,7 +3,6 @@
 //! A command builds its controllers on [`Process::context`] and gives [`Process::run`] the future that runs them. Under a
 //! lease that future is made once per time of leading; the caches stay warm in between.
 
-pub(crate) mod connect;
 mod klog;
 
 use std::future::Future;
@@ -252,6 +251,23 @@ pub(crate) fn ended(command: &str, result: anyhow::Result<()>) -> ExitCode {
         Err(error) => {
             eprintln!("orlop {command}: {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// How a command that reports ends: 0 if all is well, 1 if what it reports is not, 2 if it could not find out.
+pub(crate) fn reported(command: &str, work: impl Future<Output = anyhow::Result<bool>>) -> ExitCode {
+    let mut well = false;
+    let reported = block_on(async {
+        well = work.await?;
+        Ok(())
+    });
+    match (reported, well) {
+        (Ok(()), true) => ExitCode::SUCCESS,
+        (Ok(()), false) => ExitCode::from(1),
+        (Err(error), _) => {
+            eprintln!("orlop {command}: {error:#}");
+            ExitCode::from(2)
         }
     }
 }

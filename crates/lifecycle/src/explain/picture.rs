@@ -64,6 +64,8 @@ pub struct Unseen {
 pub struct Begun {
     /// The claim it is for.
     pub claim: Uid,
+    /// The same by name, where the entry says it.
+    pub key: Option<Key>,
     /// The provisioner, as its journal's label says it.
     pub by: Word,
     pub volume: Box<str>,
@@ -93,7 +95,7 @@ impl<T> Listing<T> {
         }
     }
 
-    fn unseen(&self, what: &'static str) -> Option<Unseen> {
+    pub(crate) fn unseen(&self, what: &'static str) -> Option<Unseen> {
         let why = match self {
             Self::Seen(_) | Self::NotAsked | Self::NotServed => return None,
             Self::NotAllowed => "not allowed".to_owned(),
@@ -104,7 +106,7 @@ impl<T> Listing<T> {
 }
 
 impl Picture {
-    pub(super) fn unseen(&self) -> Vec<Unseen> {
+    pub(crate) fn unseen(&self) -> Vec<Unseen> {
         let all = [
             self.claims.unseen("persistentvolumeclaims"),
             self.volumes.unseen("persistentvolumes"),
@@ -126,7 +128,7 @@ impl Picture {
         all.into_iter().flatten().collect()
     }
 
-    pub(super) fn volume(&self, name: &str) -> Lookup<'_, Volume> {
+    pub(crate) fn volume(&self, name: &str) -> Lookup<'_, Volume> {
         self.volumes.lookup(|volume| volume.name() == name)
     }
 
@@ -134,11 +136,11 @@ impl Picture {
         self.classes.lookup(|class| class.name() == name)
     }
 
-    pub(super) fn claim(&self, key: &Key) -> Lookup<'_, Claim> {
+    pub(crate) fn claim(&self, key: &Key) -> Lookup<'_, Claim> {
         self.claims.lookup(|claim| claim.key() == key)
     }
 
-    pub(super) fn node(&self, name: &str) -> Lookup<'_, Node> {
+    pub(crate) fn node(&self, name: &str) -> Lookup<'_, Node> {
         self.nodes.lookup(|node| node.name() == name)
     }
 
@@ -152,7 +154,7 @@ impl Picture {
     }
 
     /// Pods that name a claim, whatever becomes of them.
-    pub(super) fn users<'a>(&'a self, claim: &Claim) -> impl Iterator<Item = &'a Pod> {
+    pub(crate) fn users<'a>(&'a self, claim: &Claim) -> impl Iterator<Item = &'a Pod> {
         let (namespace, name) = (claim.namespace().to_owned(), claim.name().to_owned());
         let uses = move |pod: &&Pod| pod.namespace() == namespace && pod.claims().any(|used| *used == *name);
         self.pods.items().iter().filter(uses)
