@@ -224,7 +224,7 @@ fn a_wrong_command_line_exits_with_2_and_says_what_is_understood() {
         (&["explain"][..], "KIND/NAME"),
         (&["explain", "data"], "pvc/NAME"),
         (&["explain", "node/data"], "persistentvolumeclaim"),
-        (&["explain", "pvc/data", "-o", "xml"], "possible values: text, json, yaml"),
+        (&["explain", "pvc/data", "-o", "xml"], "possible values: text, wide, json, yaml"),
         (&["explain", "pvc/data", "--kubeconfig", "/nowhere/config"], "/nowhere/config"),
     ] {
         let answer = stage::orlop(args, &[]);

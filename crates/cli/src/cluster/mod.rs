@@ -1,7 +1,6 @@
 //! What every command that reads a cluster has: the flags to reach it, one look at it, and the forms of an answer.
 
-mod connect;
-mod look;
+pub(crate) mod look;
 mod measure;
 pub(crate) mod output;
 
@@ -12,6 +11,7 @@ use lifecycle::explain::Listing;
 use runtime::time::SystemClock;
 use runtime::{Client, Entropy, Metrics, client};
 
+use crate::process;
 pub(crate) use look::Eye;
 pub(crate) use measure::MeasureArgs;
 pub(crate) use output::OutputArgs;
@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
 impl ClusterArgs {
     /// Connects; the server sees us as `name`.
     pub(crate) async fn connect(&self, name: &str) -> anyhow::Result<Cluster> {
-        let (raw, namespace) = connect::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
+        let (raw, namespace) = process::connect::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
         let options = client::Options { manager: name.to_owned(), ..client::Options::default() };
         let client = Client::new(raw.clone(), options, &Metrics::new(&SystemClock), &Entropy::from_system());
         Ok(Cluster { client, raw, namespace })

@@ -3,6 +3,7 @@
 //! A command builds its controllers on [`Process::context`] and gives [`Process::run`] the future that runs them. Under a
 //! lease that future is made once per time of leading; the caches stay warm in between.
 
+pub(crate) mod connect;
 mod klog;
 
 use std::future::Future;

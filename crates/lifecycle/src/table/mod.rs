@@ -5,7 +5,7 @@
 //! 2. Nothing that others wrote reaches a terminal as a control character; colours are ours alone.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,23 @@
+use std::path::Path;
+
 use super::*;
+
+/// Compares a text with a file below `src`; `UPDATE_GOLDEN=1` writes it anew.
+#[track_caller]
+pub(crate) fn golden(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::create_dir_all(path.parent().expect("it has a folder")).expect("the folder can be made");
+        std::fs::write(&path, text).expect("the golden file can be written");
+        return;
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    let first = golden.lines().zip(text.lines()).find(|(old, new)| old != new);
+    assert!(
+        golden == text,
+        "{file} differs, first here: {first:?}\nTo accept: UPDATE_GOLDEN=1 cargo test -p orlop-lifecycle"
+    );
+}
 
 const COLUMNS: [Column; 4] =
     [Column::left("NAME"), Column::right("SIZE"), Column::left("EMPTY"), Column::wide("DRIVER")];

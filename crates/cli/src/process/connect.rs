@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 /// A client, and the namespace to look in unless another is given.
-pub(super) async fn connect(file: Option<&Path>, context: Option<&str>) -> anyhow::Result<(kube::Client, String)> {
+pub(crate) async fn connect(file: Option<&Path>, context: Option<&str>) -> anyhow::Result<(kube::Client, String)> {
     let mut config = configuration(file, context).await?;
     // Repeating is for the client on top, which knows what was asked.
     config.default_retry = false;
