@@ -46,7 +46,10 @@ impl MeasureArgs {
                     let found = queues(&text).into_iter().map(|queue| (question.process.clone(), queue));
                     measured.queues.extend(found);
                 }
-                Err(error) => measured.unreachable.push(Unreachable { what: question.what, why: format!("{error:#}") }),
+                Err(error) => {
+                    let Question { what, node, .. } = question;
+                    measured.unreachable.push(Unreachable { what, node, why: format!("{error:#}") });
+                }
             }
         }
         measured
@@ -64,6 +67,7 @@ fn nodes(picture: &Picture) -> BTreeSet<Box<str>> {
 struct Question {
     /// What is missing if there is no answer.
     what: String,
+    node: Option<Box<str>>,
     process: Box<str>,
     target: anyhow::Result<(kube::Client, String)>,
 }
@@ -71,13 +75,15 @@ struct Question {
 impl Question {
     fn api(cluster: &Cluster) -> Self {
         let what = "the queues of the API server".to_owned();
-        Self { what, process: "API server".into(), target: Ok((cluster.raw.clone(), "/metrics".to_owned())) }
+        let target = Ok((cluster.raw.clone(), "/metrics".to_owned()));
+        Self { what, node: None, process: "API server".into(), target }
     }
 
     fn node(cluster: &Cluster, node: &str) -> Self {
         let path = format!("/api/v1/nodes/{node}/proxy/metrics");
         let what = format!("usage of the volumes on node {node}");
-        Self { what, process: format!("node {node}").into(), target: Ok((cluster.raw.clone(), path)) }
+        let process = format!("node {node}").into();
+        Self { what, node: Some(node.into()), process, target: Ok((cluster.raw.clone(), path)) }
     }
 
     /// Nothing of the cluster's credentials goes to another address.
@@ -95,7 +101,8 @@ impl Question {
             config.cluster_url = root;
             Ok((kube::Client::try_from(config).context("making a client")?, path))
         });
-        Self { what: format!("metrics of {uri}"), process: uri.authority().map_or("", |it| it.as_str()).into(), target }
+        let process = uri.authority().map_or("", |it| it.as_str()).into();
+        Self { what: format!("metrics of {uri}"), node: None, process, target }
     }
 
     async fn ask(self) -> (Self, anyhow::Result<String>) {

@@ -55,7 +55,9 @@ pub(super) fn in_use(trail: &mut Trail<'_>, claim: &Claim, volume: &str) {
             trail.find(Subject::of(Kind::ATTACHMENT.kind, &attachment.meta.key), &finding, Vec::new());
         }
     }
-    let starting = users.iter().filter(|pod| pod.scheduled() && pod.phase == PodPhase::Pending);
+    // A pod that runs no containers stays Pending: its agent's word counts, and what it said before is past.
+    let ready = |pod: &Pod| pod.volumes_ready.as_ref().is_some_and(|said| said.ready);
+    let starting = users.iter().filter(|pod| pod.scheduled() && pod.phase == PodPhase::Pending && !ready(pod));
     for pod in starting.take(SHOWN) {
         let elsewhere = attachments.iter().find(|held| held.attached && *held.node != *pod.node);
         let here = attachments.iter().any(|held| held.attached && *held.node == *pod.node);

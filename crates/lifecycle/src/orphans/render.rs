@@ -100,13 +100,13 @@ impl Report {
         let has = |count: Option<usize>, what: What| match count {
             Some(1) => format!("1 {}", what.name()),
             Some(count) => format!("{count} {}s", what.name()),
-            None => format!("{}s that it does not list", what.name()),
+            None => format!("an unknown number of {}s", what.name()),
         };
         let (volumes, snapshots) = (has(self.volumes, What::Volume), has(self.snapshots, What::Snapshot));
         let told = self.unlisted.is_empty() && self.unseen.is_empty();
         let verdict = match (self.agrees(), told) {
             (true, true) => "; the cluster knows them all, and they are all there",
-            (true, false) => "; nothing else was found, as far as could be looked",
+            (true, false) => "; no difference was found in what could be looked at",
             (false, _) => "",
         };
         format!("Driver {} has {volumes} and {snapshots}{verdict}.\n", self.driver)

@@ -75,6 +75,8 @@ pub struct Cell {
 }
 
 impl Cell {
+    pub const EMPTY: Self = Self { text: String::new(), tone: Tone::Plain };
+
     pub fn new(text: impl Into<String>, tone: Tone) -> Self {
         let text: String = text.into();
         let text = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();

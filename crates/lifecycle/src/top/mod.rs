@@ -30,6 +30,8 @@ pub struct Measured {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreachable {
     pub what: String,
+    /// The node whose volumes are not measured because of it.
+    pub node: Option<Box<str>>,
     pub why: String,
 }
 
@@ -93,15 +95,24 @@ pub fn arrange(picture: &Picture, measured: Measured, namespace: Option<&str>) -
     queues.sort_by(|(process, queue), (other, next)| {
         next.depth.cmp(&queue.depth).then_with(|| (process, &queue.name).cmp(&(other, &next.name)))
     });
+    let claims = claims(picture, &measured.usages, namespace);
+    let mut unreachable = measured.unreachable;
+    unreachable.retain(|one| one.node.as_deref().is_none_or(|node| !measured_otherwise(&claims, node)));
     Top {
         everywhere: namespace.is_none(),
-        claims: claims(picture, &measured.usages, namespace),
+        claims,
         places: places(picture),
         rooms: rooms(picture),
         queues,
-        unreachable: measured.unreachable,
+        unreachable,
         unseen: picture.unseen(),
     }
+}
+
+/// Whether somebody else told how full the volumes of a node are.
+fn measured_otherwise(claims: &[Filling], node: &str) -> bool {
+    let mut there = claims.iter().filter(|filling| filling.nodes.contains(node)).peekable();
+    there.peek().is_some() && there.all(|filling| filling.usage.is_some())
 }
 
 fn claims(picture: &Picture, usages: &Usages, namespace: Option<&str>) -> Vec<Filling> {

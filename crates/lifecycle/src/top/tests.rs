@@ -91,8 +91,13 @@ fn measured() -> Measured {
     let text = "workqueue_depth{name=\"idle\"} 0\nworkqueue_depth{name=\"claims\"} 3\n\
                 workqueue_longest_running_processor_seconds{name=\"claims\"} 2.25\n";
     let queues = queues(text).into_iter().map(|queue| ("127.0.0.1:8080".into(), queue)).collect();
-    let unreachable =
-        vec![Unreachable { what: "usage of the volumes on node node-2".into(), why: "not served".into() }];
+    let node = |name: &str| Unreachable {
+        what: format!("usage of the volumes on node {name}"),
+        node: Some(name.into()),
+        why: "not served".into(),
+    };
+    // The volumes of node-1 were measured all the same.
+    let unreachable = vec![node("node-1"), node("node-2")];
     Measured { usages, queues, unreachable }
 }
 

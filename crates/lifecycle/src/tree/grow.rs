@@ -108,7 +108,7 @@ impl<'a> Gardener<'a> {
                 reclaim: Some(volume.reclaim.name()),
                 driver: target.as_ref().map(|target| target.driver.as_str().into()),
                 handle: target.map(|target| target.handle),
-                node: None,
+                ..Details::default()
             },
             below,
         }
@@ -222,7 +222,13 @@ impl<'a> Gardener<'a> {
             size: None,
             usage: None,
             why,
-            details: Details { node: begun.node.clone(), driver: Some(begun.by.as_str().into()), ..Details::default() },
+            details: Details {
+                node: begun.node.clone(),
+                driver: Some(begun.by.as_str().into()),
+                // Below its claim it need not be named.
+                claim: begun.key.as_ref().filter(|_| claim.is_none()).map(Key::to_string),
+                ..Details::default()
+            },
             below: Vec::new(),
         }
     }

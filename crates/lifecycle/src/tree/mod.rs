@@ -88,6 +88,8 @@ pub struct Details {
     pub node: Option<Box<str>>,
     pub driver: Option<Box<str>>,
     pub handle: Option<Box<str>>,
+    /// The claim that something was begun for.
+    pub claim: Option<String>,
 }
 
 impl Tree {

@@ -30,11 +30,20 @@ const COLUMNS: [Column; 12] = [
     Column::left("WHY"),
 ];
 
+/// Which of the columns the tree stands in.
+const NAME: usize = 1;
+
 impl Tree {
     pub fn text(&self, wide: bool, paint: Paint) -> String {
         let mut table = Table::new(COLUMNS);
-        for branch in self.claims.iter().chain(&self.loose) {
+        for branch in &self.claims {
             self.rows(&mut table, branch, &Place { before: "", joint: "", below: "" });
+        }
+        if !self.loose.is_empty() {
+            let mut row = [const { Cell::EMPTY }; COLUMNS.len()];
+            row[NAME] = "without a claim".into();
+            table.push(row);
+            self.below(&mut table, &self.loose, "");
         }
         let nothing = match &self.scope.namespace {
             Some(namespace) => format!("There is nothing to show in namespace {namespace}; -A shows all namespaces.\n"),
@@ -53,7 +62,7 @@ impl Tree {
         };
         let details = &branch.details;
         let why = branch.why.as_ref();
-        // The namespace is that of the root; what stands below it is in the same one or in none.
+        // The namespace is that of the claim; what stands below it is in the same one or in none.
         let namespace = branch.subject.namespace.as_deref();
         let namespace = namespace.filter(|_| self.scope.namespace.is_none() && place.joint.is_empty());
         table.push([
@@ -70,11 +79,14 @@ impl Tree {
             Cell::of(details.handle.as_deref()),
             why.map(|why| Cell::new(&*why.sentence, why.standing.into())).unwrap_or_default(),
         ]);
-        let before = format!("{}{}", place.before, place.below);
-        for (index, below) in branch.below.iter().enumerate() {
-            let last = index + 1 == branch.below.len();
-            let (joint, below_it) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            self.rows(table, below, &Place { before: &before, joint, below: below_it });
+        self.below(table, &branch.below, &format!("{}{}", place.before, place.below));
+    }
+
+    fn below(&self, table: &mut Table<12>, branches: &[Branch], before: &str) {
+        for (index, branch) in branches.iter().enumerate() {
+            let last = index + 1 == branches.len();
+            let (joint, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            self.rows(table, branch, &Place { before, joint, below });
         }
     }
 
@@ -108,7 +120,10 @@ fn name(branch: &Branch) -> String {
             Some(node) => format!("pod/{} on {node}", branch.subject.name),
             None => format!("pod/{}", branch.subject.name),
         },
-        _ => format!("intent for {}", branch.subject.name),
+        _ => match &branch.details.claim {
+            Some(claim) => format!("intent for {} of claim {claim}", branch.subject.name),
+            None => format!("intent for {}", branch.subject.name),
+        },
     }
 }
 
@@ -143,6 +158,7 @@ fn value(branch: &Branch) -> Value {
         "node": details.node,
         "driver": details.driver,
         "handle": details.handle,
+        "claim": details.claim,
         "below": branch.below.iter().map(value).collect::<Vec<_>>(),
     })
 }
