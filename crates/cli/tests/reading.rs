@@ -4,6 +4,7 @@
 //! and the exit codes. Help is compared with `tests/golden`; `UPDATE_GOLDEN=1` writes it anew.
 
 mod api_rig;
+mod rig;
 #[path = "reading/site.rs"]
 mod site;
 
@@ -104,6 +105,12 @@ async fn a_mounted_volume_is_shown_down_to_its_pod_and_top_counts_its_place() {
     assert!(queues.len() > 3, "the process' own queues are behind the API's metrics: {top:#}");
     let text = site.orlop(&["top"]);
     assert!(text.stdout.contains("ATTACHED") && text.stdout.contains("Not reachable:"), "{text:?}");
+
+    // Nothing of it is left on the machine.
+    assert_eq!(site.say("DELETE", "/api/v1/namespaces/default/pods/web", None).await.0, 200);
+    assert_eq!(site.say("DELETE", &format!("{CLAIMS}/data"), None).await.0, 200);
+    let gone = |_: u16, list: &Value| list["items"].as_array().is_some_and(Vec::is_empty);
+    site.until(VOLUMES, gone).await;
 }
 
 #[tokio::test]

@@ -9,13 +9,13 @@ mod target;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use api::{Claim, Key, Kind, Pod, Volume};
+use api::{Claim, Key, Kind, Object, Pod, Volume};
 use lifecycle::explain::{self, Explanation};
 use runtime::Client;
-use runtime::client::Error;
+use runtime::client::{Error, Selection};
 use runtime::time::SystemClock;
 
-use crate::cluster::{Cluster, ClusterArgs, Eye, OutputArgs};
+use crate::cluster::{ClusterArgs, Eye, OutputArgs, ScopeArgs};
 use crate::process;
 use target::Target;
 
@@ -27,9 +27,8 @@ pub(crate) struct Args {
     /// persistentvolume and volume are understood, too.
     #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
     what: Vec<String>,
-    /// Namespace of the claim or pod. Without it: the one of the kubeconfig's context.
-    #[arg(short, long, value_name = "NAME")]
-    namespace: Option<String>,
+    #[command(flatten)]
+    scope: ScopeArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -42,8 +41,12 @@ Examples:
   orlop explain pvc data -n shop --context production
   orlop explain pv/pvc-5f7c -o json
   orlop explain pod/web -n shop
+  orlop explain pvc/data -A
 
 Exit codes: 0 all is as it should be, 1 it waits or is stuck, 2 it could not be explained.";
+
+/// More of one name than this are not told apart.
+const MOST_NAMESAKES: u32 = 100;
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     process::reported("explain", async {
@@ -64,17 +67,34 @@ pub(crate) fn claim_name(text: &str) -> anyhow::Result<Box<str>> {
 
 async fn explain(args: &Args) -> anyhow::Result<Explanation> {
     let target = Target::parse(&args.what).map_err(|error| anyhow!(error))?;
-    let Cluster { client, namespace, .. } = args.cluster.connect("orlop-explain").await?;
-    let eye = Eye::new(&client, &SystemClock);
+    let cluster = args.cluster.connect("orlop-explain").await?;
+    let (namespace, client) = (args.scope.namespace(&cluster), &cluster.client);
+    let eye = Eye::new(client, &SystemClock);
     match target {
-        Target::Claim(name) => {
-            let namespace = args.namespace.clone().unwrap_or(namespace);
-            claim(&client, &eye, &Key::namespaced(&namespace, &name)).await
-        }
-        Target::Volume(name) => volume(&client, &eye, &Key::cluster(&name)).await,
-        Target::Pod(name) => {
-            let namespace = args.namespace.clone().unwrap_or(namespace);
-            pod(&client, &eye, &Key::namespaced(&namespace, &name)).await
+        Target::Claim(name) => claim(client, &eye, &key::<Claim>(client, namespace, &name).await?).await,
+        Target::Volume(name) => volume(client, &eye, &Key::cluster(&name)).await,
+        Target::Pod(name) => pod(client, &eye, &key::<Pod>(client, namespace, &name).await?).await,
+    }
+}
+
+/// The object of this name: in the namespace, or the only one in all of them.
+async fn key<T: Object>(client: &Client, namespace: Option<String>, name: &str) -> anyhow::Result<Key> {
+    if let Some(namespace) = namespace {
+        return Ok(Key::namespaced(&namespace, name));
+    }
+    let named = Selection { fields: Some(format!("metadata.name={name}")), ..Selection::default() };
+    let found = client.list::<T>(T::KIND, &named, MOST_NAMESAKES, None).await;
+    let found = found.map_err(|error| anyhow!(error).context(format!("looking for {} {name}", T::KIND)))?.items;
+    match &found[..] {
+        [] => Err(anyhow!("there is no {} {name} in any namespace", T::KIND)),
+        [one] => Ok(one.meta().key.clone()),
+        several => {
+            let places: Vec<&str> = several.iter().filter_map(|one| one.meta().key.namespace()).collect();
+            Err(anyhow!(
+                "there are several {} {name}, in the namespaces {}; say which with -n",
+                T::KIND,
+                places.join(", ")
+            ))
         }
     }
 }

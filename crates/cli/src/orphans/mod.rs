@@ -64,11 +64,12 @@ Examples:
   orlop orphans --csi-address unix:///run/csi.sock -o json
   orlop orphans --csi-address /run/csi.sock --delete --only vol-0a1b --yes
 
-A driver whose backend serves several clusters has volumes that only the others know: never use --delete there without
---only. Volumes are kept while a provisioner may be making them, while nodes have them, and when anything that could name
-them may not be read.
+A driver whose backend serves several clusters has volumes that only the others know: never use
+--delete there without --only. Volumes are kept while a provisioner may be making them, while
+nodes have them, and when anything that could name them may not be read.
 
-Exit codes: 0 driver and cluster agree, 1 something is unknown, kept or gone, 2 they could not be compared or deleted.";
+Exit codes: 0 driver and cluster agree, 1 something is unknown, kept or gone, or the driver cannot
+list, 2 they could not be compared, or a deletion failed.";
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     process::reported("orphans", async {

@@ -34,9 +34,10 @@ Examples:
   orlop top -A -o wide
   orlop top --metrics http://127.0.0.1:8081 --metrics http://127.0.0.1:8080
 
-With the API alone there are attachments against the limits of each node, and room as CSIStorageCapacity objects say it. How
-full volumes are is asked of the nodes through the API server; queues are those of the API server's own process and of each
---metrics address. What cannot be reached is named.
+With the API alone there are attachments against the limits of each node, and room as
+CSIStorageCapacity objects say it. How full volumes are is asked of the nodes through the API
+server; queues are those of the API server's own process and of each --metrics address. What
+cannot be reached is named.
 
 Exit codes: 0 it was shown, 2 the cluster could not be read.";
 

@@ -36,8 +36,8 @@ Examples:
   orlop tree data -n shop -o wide
   orlop tree -A -o json | jq '.claims[] | select(.reason)'
 
-How full volumes are is asked of the nodes through the API server, and of each --metrics address; where nobody says it, it
-is left out.
+How full volumes are is asked of the nodes through the API server, and of each --metrics
+address; where nobody says it, it is left out.
 
 Exit codes: 0 all is settled, 1 something moves, waits or is stuck, 2 the cluster could not be read.";
 
@@ -50,9 +50,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 async fn look(args: &Args) -> anyhow::Result<Tree> {
+    let names = args.claims.iter().map(|name| crate::explain::claim_name(name)).collect::<Result<Vec<_>, _>>()?;
     let cluster = args.cluster.connect("orlop-tree").await?;
     let namespace = args.scope.namespace(&cluster);
-    let names = args.claims.iter().map(|name| crate::explain::claim_name(name)).collect::<Result<Vec<_>, _>>()?;
     let picture = Eye::new(&cluster.client, &SystemClock).all(namespace.as_deref()).await;
     crate::cluster::readable(&picture.claims, "persistentvolumeclaims")?;
     for name in &names {

@@ -131,6 +131,7 @@ impl Drop for Site {
         for point in mounts_under(&self.data) {
             let _ = Command::new("umount").arg("--lazy").arg(point).status();
         }
+        crate::rig::detach_loops(&self.data.join("pool"));
     }
 }
 

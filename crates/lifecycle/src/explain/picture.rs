@@ -7,6 +7,7 @@ use api::{
 };
 
 use crate::decision::Lookup;
+use crate::provision::intent;
 
 /// The objects around one claim or volume, as the server listed them after the subject itself was read.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ pub struct Picture {
 }
 
 /// What came of looking.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub enum Listing<T> {
     /// All there are.
     Seen(Vec<T>),
@@ -151,6 +152,20 @@ impl Picture {
     /// The open intent of a claim.
     pub(super) fn begun(&self, claim: &Claim) -> Option<&Begun> {
         self.intents.items().iter().find(|begun| begun.claim == *claim.uid())
+    }
+
+    /// Whether what was begun is stored as a volume of its claim: then it is at its end, though the journal may not say so
+    /// yet (the decision is `provision::intent`'s).
+    pub(crate) fn stored(&self, begun: &Begun) -> bool {
+        let seen = intent::Seen {
+            uid: &begun.claim,
+            volume_name: &begun.volume,
+            claim: None,
+            stored: self.volume(&begun.volume).found(),
+            twin: None,
+            attempt: intent::Attempt::Open,
+        };
+        matches!(intent::decide(&seen).because, intent::Because::Stored { .. })
     }
 
     /// Pods that name a claim, whatever becomes of them.

@@ -275,7 +275,8 @@ fn volumes(report: &mut Report, driver: &Driver, picture: &Picture) {
 
 /// What any volume of the driver that nobody names could turn out to be.
 fn on_the_way(driver: &str, picture: &Picture) -> Vec<Keep> {
-    let begun = picture.intents.items().iter().filter(|begun| may_be_of(driver, begun, picture));
+    let open = |begun: &&Begun| may_be_of(driver, begun, picture) && !picture.stored(begun);
+    let begun = picture.intents.items().iter().filter(open);
     let mut keep: Vec<Keep> =
         begun.map(|begun| Keep::Begun { volume: begun.volume.clone(), claim: begun.key.clone() }).collect();
     let waits = picture.claims.items().iter().filter(|claim| waits_for(driver, claim, picture));

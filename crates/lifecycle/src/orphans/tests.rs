@@ -110,6 +110,17 @@ fn an_intent_of_another_driver_keeps_nothing() {
 }
 
 #[test]
+fn an_intent_whose_volume_is_stored_is_at_its_end_and_keeps_nothing() {
+    let csi = json!({"spec": {"csi": {"driver": DRIVER, "volumeHandle": "h-1"}}});
+    let bond = json!({"spec": {"claimRef": {"namespace": "n", "name": "c", "uid": "u"}}});
+    let stored = volume("pvc-u", over(csi, bond));
+    let picture = Picture { intents: Listing::Seen(vec![begun(DRIVER)]), ..cluster(vec![stored]) };
+    let report = judge(&driver(&["h-1", "h-2"], &[]), &picture);
+    let unknown: Vec<&str> = report.deletable().map(|orphan| &*orphan.held.handle).collect();
+    assert_eq!(unknown, ["h-2"], "{report:?}");
+}
+
+#[test]
 fn a_volume_that_nodes_have_is_kept() {
     let mut unknown = driver(&[], &[]);
     unknown.volumes = Listed::All(vec![Held { nodes: vec!["i-7".into()], ..held("h-1") }]);

@@ -6,6 +6,7 @@ use api::node::PodPhase;
 use api::object::UnixSeconds;
 use api::{AccessModes, Amount, Attachment, Claim, ClassName, Key, Kind, Pod, Volume};
 
+use super::near::Surroundings;
 use super::{Branch, Details, Scope, Tree, Why};
 use crate::attach::Target;
 use crate::attach::hold::Rules;
@@ -20,28 +21,42 @@ const INTENT: &str = "Intent";
 
 /// Arranges what was seen.
 pub fn grow(picture: &Picture, usages: &Usages, scope: Scope) -> Tree {
-    let around = Seen(picture);
-    let (nodes, attachments, pods) = (picture.nodes.items(), picture.attachments.items(), picture.pods.items());
-    let rules = Rules { now: picture.now, force_after: None };
-    let sight = Sight { around: &around, nodes, attachments, pods, rules };
-    let mut gardener = Gardener { picture, usages, sight, shown: BTreeSet::new() };
+    let mut surroundings = Surroundings::new(picture);
     let mut claims: Vec<&Claim> = picture.claims.items().iter().filter(|claim| scope.has(claim.key())).collect();
     claims.sort_by(|one, other| one.key().cmp(other.key()));
-    let claims = claims.into_iter().map(|claim| gardener.claim(claim)).collect();
-    let loose = if scope.claims.is_empty() { gardener.loose(&scope) } else { Vec::new() };
+    let claims: Vec<Branch> =
+        claims.into_iter().map(|claim| View { picture: surroundings.of(claim), usages }.claim(claim)).collect();
+    let mut shown = Shown::default();
+    shown.add(&claims);
+    let loose = if scope.claims.is_empty() { View { picture, usages }.loose(&scope, shown) } else { Vec::new() };
     Tree { scope, claims, loose, unseen: picture.unseen() }
 }
 
-struct Gardener<'a> {
-    picture: &'a Picture,
-    usages: &'a Usages,
-    sight: Sight<'a>,
-    /// Volumes, attachments and intents that are in the tree, by kind and name.
-    shown: BTreeSet<(&'static str, &'a str)>,
+/// Volumes, attachments and intents that are in the tree, by kind and name.
+#[derive(Default)]
+struct Shown(BTreeSet<(&'static str, Box<str>)>);
+
+impl Shown {
+    fn add(&mut self, branches: &[Branch]) {
+        for branch in branches {
+            self.0.insert((branch.subject.kind, branch.subject.name.clone()));
+            self.add(&branch.below);
+        }
+    }
+
+    fn has(&self, kind: &'static str, name: &str) -> bool {
+        self.0.contains(&(kind, name.into()))
+    }
 }
 
-impl<'a> Gardener<'a> {
-    fn claim(&mut self, claim: &'a Claim) -> Branch {
+/// A picture, or the part of one that a claim leads to.
+pub(super) struct View<'a> {
+    pub(super) picture: &'a Picture,
+    pub(super) usages: &'a Usages,
+}
+
+impl View<'_> {
+    pub(super) fn claim(&self, claim: &Claim) -> Branch {
         let picture = self.picture;
         let explanation = explain::claim(picture, claim);
         let mut below = Vec::new();
@@ -51,16 +66,14 @@ impl<'a> Gardener<'a> {
         if !claim.volume_name.is_empty() {
             below.push(match picture.volume(&claim.volume_name) {
                 Lookup::Found(volume) => self.volume(volume, &mut mounts),
-                Lookup::Absent => {
-                    nameless(Subject::of(Kind::VOLUME.kind, &Key::cluster(&claim.volume_name)), "missing")
-                }
-                Lookup::NotCached => {
-                    nameless(Subject::of(Kind::VOLUME.kind, &Key::cluster(&claim.volume_name)), "unseen")
-                }
+                Lookup::Absent => only_named(&claim.volume_name, "missing"),
+                Lookup::NotCached => only_named(&claim.volume_name, "unseen"),
             });
         }
-        let begun = picture.intents.items().iter().filter(|begun| begun.claim == *claim.uid());
-        below.extend(begun.map(|begun| self.intent(begun, Some(claim))).collect::<Vec<_>>());
+        // A volume that is stored ends its creation, whether or not the journal has that yet.
+        let begun =
+            picture.intents.items().iter().filter(|begun| begun.claim == *claim.uid() && !picture.stored(begun));
+        below.extend(begun.map(|begun| self.intent(begun, Some(claim))));
         below.extend(mounts.into_iter().map(|mount| self.mount(mount)));
         let why = told(&explanation);
         silence(&mut below, why.as_ref());
@@ -77,13 +90,14 @@ impl<'a> Gardener<'a> {
     }
 
     /// A volume, and of `mounts` those that its attachments lead to.
-    fn volume(&mut self, volume: &'a Volume, mounts: &mut Vec<Mount<'a>>) -> Branch {
-        self.shown.insert((Kind::VOLUME.kind, volume.name()));
+    fn volume(&self, volume: &Volume, mounts: &mut Vec<Mount<'_>>) -> Branch {
+        let around = Seen(self.picture);
+        let sight = self.sight(&around);
         let explanation = explain::volume(self.picture, volume);
         let target = Target::of_volume(volume).ok().flatten();
         let mut below = Vec::new();
         for attachment in self.picture.attachments.items() {
-            let by_target = target.as_ref().is_some_and(|target| self.sight.is_of(attachment, target));
+            let by_target = target.as_ref().is_some_and(|target| sight.is_of(attachment, target));
             if by_target || attachment.volume.as_deref() == Some(volume.name()) {
                 let here = |mount: &Mount<'_>| *mount.pod.node == *attachment.node;
                 let (there, elsewhere): (Vec<_>, Vec<_>) = mounts.drain(..).partition(here);
@@ -92,7 +106,7 @@ impl<'a> Gardener<'a> {
             }
         }
         below.sort_by(|one, other| one.details.node.cmp(&other.details.node));
-        below.extend(mounts.drain(..).map(|mount| self.mount(mount)).collect::<Vec<_>>());
+        below.extend(mounts.drain(..).map(|mount| self.mount(mount)));
         let why = told(&explanation);
         silence(&mut below, why.as_ref());
         Branch {
@@ -114,8 +128,7 @@ impl<'a> Gardener<'a> {
         }
     }
 
-    fn attachment(&mut self, attachment: &'a Attachment, mounts: Vec<Mount<'a>>) -> Branch {
-        self.shown.insert((Kind::ATTACHMENT.kind, attachment.name()));
+    fn attachment(&self, attachment: &Attachment, mounts: Vec<Mount<'_>>) -> Branch {
         let state = match (attachment.meta.is_deleting(), attachment.attached) {
             (true, _) => "detaching",
             (false, true) => "attached",
@@ -140,6 +153,13 @@ impl<'a> Gardener<'a> {
         }
     }
 
+    fn sight<'b>(&'b self, around: &'b Seen<'b>) -> Sight<'b> {
+        let Picture { nodes, attachments, pods, now, .. } = self.picture;
+        // What the operator allows by flag is not known here, and is not assumed.
+        let rules = Rules { now: *now, force_after: None };
+        Sight { around, nodes: nodes.items(), attachments: attachments.items(), pods: pods.items(), rules }
+    }
+
     /// What the attacher said last, or else what the attach/detach controller thinks of it.
     fn why_attached(&self, attachment: &Attachment) -> Option<Why> {
         if let Some(error) = attachment.error() {
@@ -149,7 +169,7 @@ impl<'a> Gardener<'a> {
         if !(self.picture.pods.is_seen() && self.picture.nodes.is_seen()) {
             return None;
         }
-        let hold = self.sight.hold(attachment);
+        let hold = self.sight(&Seen(self.picture)).hold(attachment);
         (hold.standing() != Standing::Settled).then(|| why("attach", &hold))
     }
 
@@ -196,8 +216,7 @@ impl<'a> Gardener<'a> {
         node.zip(target).is_some_and(|(node, target)| node.uses(&target.unique()))
     }
 
-    fn intent(&mut self, begun: &'a Begun, claim: Option<&Claim>) -> Branch {
-        self.shown.insert((INTENT, &begun.volume));
+    fn intent(&self, begun: &Begun, claim: Option<&Claim>) -> Branch {
         let stored = self.picture.volume(&begun.volume).found();
         let seen = intent::Seen {
             uid: &begun.claim,
@@ -234,7 +253,7 @@ impl<'a> Gardener<'a> {
     }
 
     /// What is left when the claims are shown.
-    fn loose(&mut self, scope: &Scope) -> Vec<Branch> {
+    fn loose(&self, scope: &Scope, mut shown: Shown) -> Vec<Branch> {
         let picture = self.picture;
         let mut loose = Vec::new();
         let mut volumes: Vec<&Volume> = picture.volumes.items().iter().collect();
@@ -242,17 +261,20 @@ impl<'a> Gardener<'a> {
         for volume in volumes {
             let namespace = volume.claim.as_ref().and_then(|reference| reference.key.namespace());
             let elsewhere = namespace.is_some() && !scope.has_namespace(namespace);
-            if self.shown.contains(&(Kind::VOLUME.kind, volume.name())) || elsewhere {
+            if shown.has(Kind::VOLUME.kind, volume.name()) || elsewhere {
                 continue;
             }
             let mut branch = self.volume(volume, &mut Vec::new());
             branch.why = branch.why.or_else(|| explain::volume(picture, volume).root().map(from_link));
             loose.push(branch);
         }
-        loose.extend(self.loose_attachments(scope));
+        shown.add(&loose);
+        loose.extend(self.loose_attachments(scope, &shown));
         for begun in picture.intents.items() {
-            let shown = self.shown.contains(&(INTENT, &*begun.volume));
-            if !shown && scope.has_namespace(begun.key.as_ref().and_then(Key::namespace)) {
+            if !shown.has(INTENT, &begun.volume)
+                && !picture.stored(begun)
+                && scope.has_namespace(begun.key.as_ref().and_then(Key::namespace))
+            {
                 loose.push(self.intent(begun, None));
             }
         }
@@ -260,7 +282,7 @@ impl<'a> Gardener<'a> {
     }
 
     /// Attachments of volumes that do not exist; and, where all pods were looked at, those of volumes inside of pods.
-    fn loose_attachments(&mut self, scope: &Scope) -> Vec<Branch> {
+    fn loose_attachments(&self, scope: &Scope, shown: &Shown) -> Vec<Branch> {
         let picture = self.picture;
         let mut attachments: Vec<&Attachment> = picture.attachments.items().iter().collect();
         attachments.sort_by(|one, other| one.meta.key.cmp(&other.meta.key));
@@ -271,7 +293,7 @@ impl<'a> Gardener<'a> {
                 None => false,
             };
             let inside = attachment.volume.is_none() && scope.namespace.is_none();
-            if self.shown.contains(&(Kind::ATTACHMENT.kind, attachment.name())) || !(missing || inside) {
+            if shown.has(Kind::ATTACHMENT.kind, attachment.name()) || !(missing || inside) {
                 continue;
             }
             let mut branch = self.attachment(attachment, Vec::new());
@@ -299,7 +321,9 @@ struct Mount<'a> {
     claim: &'a Claim,
 }
 
-fn nameless(subject: Subject, state: &'static str) -> Branch {
+/// A volume of which no more than the name is known.
+fn only_named(volume: &str, state: &'static str) -> Branch {
+    let subject = Subject::of(Kind::VOLUME.kind, &Key::cluster(volume));
     let details = Details::default();
     Branch { subject, state, age: None, size: None, usage: None, why: None, details, below: Vec::new() }
 }

@@ -9,6 +9,7 @@
 //! 2. What could not be looked at is in [`Tree::unseen`], and nothing is called missing because of it.
 
 mod grow;
+mod near;
 mod render;
 #[cfg(test)]
 mod tests;

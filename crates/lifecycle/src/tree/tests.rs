@@ -212,3 +212,47 @@ fn nothing_that_others_wrote_reaches_the_terminal_as_an_escape() {
     let painted = tree.text(true, Paint::Colours);
     assert!(painted.contains("\u{1b}[31m") && !painted.contains("\u{1b}[31m fire"), "{painted:?}");
 }
+
+/// What a claim leads to explains it as the whole cluster does; if not, the narrow look leaves something out.
+#[test]
+fn a_claim_by_itself_is_told_as_in_its_cluster() {
+    let picture = cluster();
+    let usages = usages();
+    let mut surroundings = near::Surroundings::new(&picture);
+    let mut narrow = 0;
+    for claim in picture.claims.items() {
+        let near = surroundings.of(claim);
+        narrow += usize::from(near.claims.items().len() < picture.claims.items().len());
+        let alone = grow::View { picture: near, usages: &usages }.claim(claim);
+        assert_eq!(alone, grow::View { picture: &picture, usages: &usages }.claim(claim));
+    }
+    assert!(narrow >= 4, "most of them need no more than what they lead to: {narrow}");
+}
+
+#[test]
+fn a_large_cluster_is_no_trouble() {
+    let names: Vec<String> = (0..2_000).map(|number| format!("c{number}")).collect();
+    let volume_of = |name: &str| format!("v-{name}");
+    let node_of = |name: &str| format!("node-{}", name.len());
+    let mut picture = cluster();
+    picture.claims = seen(names.iter().map(|name| claim("shop", name, &volume_of(name))).collect());
+    let bound = |name: &String| volume(&volume_of(name), Some(("shop", name)), "Bound");
+    picture.volumes = seen(names.iter().map(bound).collect());
+    let ready = |name: &String| pod(&format!("p-{name}"), name, &node_of(name), Some(("True", "")));
+    picture.pods = seen(names.iter().map(ready).collect());
+    let attached = |name: &String| attachment(&volume_of(name), &node_of(name), json!({}));
+    picture.attachments = seen(names.iter().map(attached).collect());
+    picture.intents = seen(Vec::new());
+    let volumes: Vec<String> = names.iter().map(|name| volume_of(name)).collect();
+    let on = |node: &str| -> Vec<&str> {
+        names.iter().zip(&volumes).filter(|(name, _)| node_of(name) == node).map(|(_, volume)| &**volume).collect()
+    };
+    let nodes = ["node-2", "node-3", "node-4", "node-5"];
+    picture.nodes = seen(nodes.iter().map(|name| node(name, &on(name))).collect());
+    let driver = json!({"name": DRIVER, "nodeID": "1"});
+    let csi_node = |name: &&str| read::<CsiNode>(json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}}));
+    picture.csi_nodes = seen(nodes.iter().map(csi_node).collect());
+    let tree = grow(&picture, &Usages::default(), scope(None, &[]));
+    assert_eq!((tree.claims.len(), tree.loose.len()), (2_000, 0));
+    assert!(tree.settled(), "{}", tree.text(false, Paint::Plain));
+}

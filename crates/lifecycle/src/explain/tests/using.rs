@@ -37,6 +37,9 @@ fn a_pod_that_cannot_use_its_volume_says_what_keeps_it() {
     let mount = "MountVolume.SetUp failed for volume \"v\" : rpc error: code = Internal desc = mkfs failed";
     let failing = Picture { events: said("FailedMount", mount), ..around([starting()]) };
     let other = Picture { events: said("FailedMount", "configmap \"x\" is missing"), ..around([starting()]) };
+    let ready = json!([{"type": api::keys::condition::VOLUMES_READY, "status": "True"}]);
+    let settled = pod("web-0", json!({"spec": {"nodeName": "node-1"}, "status": {"conditions": ready}}));
+    let past = Picture { events: said("FailedMount", mount), ..around([settled]) };
     let error = json!({"attached": false, "attachError": {"message": "no more slots"}});
     let refused = Picture { attachments: seen([attachment(error)]), ..around([starting()]) };
     let made_for = json!({"metadata": {"name": "c"}, "spec": {"volumes": null}});
@@ -58,6 +61,7 @@ fn a_pod_that_cannot_use_its_volume_says_what_keeps_it() {
             ),
             row("29: it cannot be mounted", explain::claim(&failing, &bound()), Waiting, "around/pod_not_started"),
             row("29: it is not the volume", explain::claim(&other, &bound()), Settled, "bind/bound"),
+            row("29: it was mounted since", explain::claim(&past, &bound()), Settled, "bind/bound"),
             row("19: it cannot be attached", explain::claim(&refused, &bound()), Waiting, "around/attach_failed"),
             row(
                 "7: two pods write",
