@@ -229,29 +229,35 @@ fn a_claim_by_itself_is_told_as_in_its_cluster() {
     assert!(narrow >= 4, "most of them need no more than what they lead to: {narrow}");
 }
 
+/// Twenty volumes on each of a hundred nodes. What would look through all pods for each of them takes minutes here.
 #[test]
 fn a_large_cluster_is_no_trouble() {
-    let names: Vec<String> = (0..2_000).map(|number| format!("c{number}")).collect();
-    let volume_of = |name: &str| format!("v-{name}");
-    let node_of = |name: &str| format!("node-{}", name.len());
-    let mut picture = cluster();
-    picture.claims = seen(names.iter().map(|name| claim("shop", name, &volume_of(name))).collect());
-    let bound = |name: &String| volume(&volume_of(name), Some(("shop", name)), "Bound");
-    picture.volumes = seen(names.iter().map(bound).collect());
-    let ready = |name: &String| pod(&format!("p-{name}"), name, &node_of(name), Some(("True", "")));
-    picture.pods = seen(names.iter().map(ready).collect());
-    let attached = |name: &String| attachment(&volume_of(name), &node_of(name), json!({}));
-    picture.attachments = seen(names.iter().map(attached).collect());
-    picture.intents = seen(Vec::new());
-    let volumes: Vec<String> = names.iter().map(|name| volume_of(name)).collect();
-    let on = |node: &str| -> Vec<&str> {
-        names.iter().zip(&volumes).filter(|(name, _)| node_of(name) == node).map(|(_, volume)| &**volume).collect()
+    let node_of = |number: usize| format!("node-{}", number / 20);
+    let volume_of = |number: usize| format!("v-{number}");
+    let each = 0..2_000;
+    let claim_of = |number: usize| claim("shop", &format!("c-{number}"), &volume_of(number));
+    let bound = |number: usize| volume(&volume_of(number), Some(("shop", &format!("c-{number}"))), "Bound");
+    let ready =
+        |number: usize| pod(&format!("p-{number}"), &format!("c-{number}"), &node_of(number), Some(("True", "")));
+    let volumes = |number: usize| (number * 20..number * 20 + 20).map(volume_of).collect::<Vec<_>>();
+    let machine = |number: usize| {
+        let volumes = volumes(number);
+        node(&format!("node-{number}"), &volumes.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    let nodes = ["node-2", "node-3", "node-4", "node-5"];
-    picture.nodes = seen(nodes.iter().map(|name| node(name, &on(name))).collect());
     let driver = json!({"name": DRIVER, "nodeID": "1"});
-    let csi_node = |name: &&str| read::<CsiNode>(json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}}));
-    picture.csi_nodes = seen(nodes.iter().map(csi_node).collect());
+    let csi_node = |number: usize| {
+        read::<CsiNode>(json!({"metadata": {"name": format!("node-{number}")}, "spec": {"drivers": [driver]}}))
+    };
+    let picture = Picture {
+        claims: seen(each.clone().map(claim_of).collect()),
+        volumes: seen(each.clone().map(bound).collect()),
+        pods: seen(each.clone().map(ready).collect()),
+        attachments: seen(each.map(|number| attachment(&volume_of(number), &node_of(number), json!({}))).collect()),
+        nodes: seen((0..100).map(machine).collect()),
+        csi_nodes: seen((0..100).map(csi_node).collect()),
+        intents: seen(Vec::new()),
+        ..cluster()
+    };
     let tree = grow(&picture, &Usages::default(), scope(None, &[]));
     assert_eq!((tree.claims.len(), tree.loose.len()), (2_000, 0));
     assert!(tree.settled(), "{}", tree.text(false, Paint::Plain));
