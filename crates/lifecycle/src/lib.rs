@@ -10,13 +10,18 @@ pub mod capacity;
 pub mod decision;
 pub mod ephemeral;
 pub mod explain;
+pub mod measured;
 pub mod migration;
 pub mod node;
+pub mod orphans;
 pub mod outcome;
 pub mod protect;
 pub mod provision;
 pub mod registration;
 pub mod release;
 pub mod schedule;
+pub mod table;
+pub mod top;
+pub mod tree;
 
 pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};

@@ -116,6 +116,8 @@ impl Stack {
         let inner = kube::Client::new(api.service().as_user(User::loopback()), "default");
         let process = Process::new(inner, runtime::client::Options::default(), "orlop");
         let context = process.context.clone();
+        let metrics = context.metrics.clone();
+        api.measure_beside(move || metrics.encode());
         let (driver, working) = work(process, place).await?;
         Ok((Self { context, address, driver }, Parts { parts: vec![working, driving, serving] }))
     }
