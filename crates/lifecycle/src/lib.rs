@@ -17,6 +17,7 @@ pub mod protect;
 pub mod provision;
 pub mod registration;
 pub mod release;
+pub mod scene;
 pub mod schedule;
 
 pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};

@@ -36,6 +36,7 @@ use api::{Claim, Key, Pod, Volume};
 pub use finding::{Finding, PodTrouble};
 pub use missing::missing;
 pub use picture::{Begun, Listing, Picture, Unseen};
+pub(crate) use text::plain;
 
 use crate::decision::{Reason, Standing};
 

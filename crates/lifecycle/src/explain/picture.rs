@@ -126,23 +126,23 @@ impl Picture {
         all.into_iter().flatten().collect()
     }
 
-    pub(super) fn volume(&self, name: &str) -> Lookup<'_, Volume> {
+    pub(crate) fn volume(&self, name: &str) -> Lookup<'_, Volume> {
         self.volumes.lookup(|volume| volume.name() == name)
     }
 
-    pub(super) fn class(&self, name: &str) -> Lookup<'_, Class> {
+    pub(crate) fn class(&self, name: &str) -> Lookup<'_, Class> {
         self.classes.lookup(|class| class.name() == name)
     }
 
-    pub(super) fn claim(&self, key: &Key) -> Lookup<'_, Claim> {
+    pub(crate) fn claim(&self, key: &Key) -> Lookup<'_, Claim> {
         self.claims.lookup(|claim| claim.key() == key)
     }
 
-    pub(super) fn node(&self, name: &str) -> Lookup<'_, Node> {
+    pub(crate) fn node(&self, name: &str) -> Lookup<'_, Node> {
         self.nodes.lookup(|node| node.name() == name)
     }
 
-    pub(super) fn csi_node(&self, name: &str) -> Lookup<'_, CsiNode> {
+    pub(crate) fn csi_node(&self, name: &str) -> Lookup<'_, CsiNode> {
         self.csi_nodes.lookup(|node| node.meta.key.name() == name)
     }
 
@@ -152,7 +152,7 @@ impl Picture {
     }
 
     /// Pods that name a claim, whatever becomes of them.
-    pub(super) fn users<'a>(&'a self, claim: &Claim) -> impl Iterator<Item = &'a Pod> {
+    pub(crate) fn users<'a>(&'a self, claim: &Claim) -> impl Iterator<Item = &'a Pod> {
         let (namespace, name) = (claim.namespace().to_owned(), claim.name().to_owned());
         let uses = move |pod: &&Pod| pod.namespace() == namespace && pod.claims().any(|used| *used == *name);
         self.pods.items().iter().filter(uses)

@@ -22,7 +22,7 @@ impl fmt::Display for Age {
 }
 
 /// A text on one line, without anything that moves a terminal's cursor: others wrote it.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let printable: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     printable.split_whitespace().collect::<Vec<_>>().join(" ")
 }
