@@ -11,6 +11,7 @@ mod explain;
 mod livenessprobe;
 mod mount;
 mod node;
+mod page;
 mod process;
 mod registrar;
 mod scheduler;
@@ -49,6 +50,7 @@ enum Command {
     Bench(bench::Args),
     Scheduler(Box<scheduler::Args>),
     Explain(explain::Args),
+    Page(Box<page::Args>),
     Mount(Box<mount::MountArgs>),
     Umount(Box<mount::UmountArgs>),
     FreezeGuard(driver::GuardArgs),
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Scheduler(args) => scheduler::run(*args),
         Command::Explain(args) => explain::run(&args),
+        Command::Page(args) => page::run(&args),
         Command::Mount(args) => mount::mount(&args),
         Command::Umount(args) => mount::umount(&args),
         Command::FreezeGuard(args) => driver::guard(&args),

@@ -3,7 +3,7 @@
 //! What the cluster shows is gathered here (`look.rs`) and explained in `lifecycle::explain`, by the functions that the
 //! controllers decide with. Nothing is written, and what may not be read is left out and said.
 
-mod look;
+pub(crate) mod look;
 mod render;
 mod target;
 

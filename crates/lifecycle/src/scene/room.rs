@@ -39,9 +39,8 @@ pub fn pools(picture: &Picture, asked: &BTreeMap<String, Room>) -> Vec<Pool> {
 
 fn pool(picture: &Picture, class: &Class, asked: &BTreeMap<String, Room>) -> Pool {
     let of = picture.volumes.items().iter().filter(|volume| volume.class().text() == class.name());
-    let (volumes, given) = of.fold((0, 0_i64), |(count, sum), volume| {
-        (count + 1, sum.saturating_add(volume.capacity_bytes()))
-    });
+    let (volumes, given) =
+        of.fold((0, 0_i64), |(count, sum), volume| (count + 1, sum.saturating_add(volume.capacity_bytes())));
     let published = picture.capacities.items().iter().filter(|room| *room.storage_class_name == *class.name());
     let mut rooms: Vec<Room> = published.filter_map(room).collect();
     if rooms.is_empty() {

@@ -65,22 +65,29 @@ pub fn ways(picture: &Picture) -> BTreeSet<WayId> {
             ways.extend(pod.claims().map(|name| WayId::Claim(pod.meta.key.sibling(&name))));
         }
     }
-    let had: BTreeSet<&str> = claims.iter().map(|claim| &*claim.volume_name).collect();
-    for volume in picture.volumes.items().iter().filter(|volume| !had.contains(volume.name())) {
-        let owned = volume.claim.as_ref().is_some_and(|owner| {
-            picture.claim(&owner.key).found().is_some_and(|claim| volume.designates(claim))
-        });
-        if !owned {
-            ways.insert(WayId::Volume(volume.name().into()));
-        }
-    }
+    let named: BTreeSet<&str> = claims.iter().map(|claim| &*claim.volume_name).collect();
+    let free = picture.volumes.items().iter().filter(|volume| !named.contains(volume.name()));
+    let free = free.filter(|volume| !made_for_a_claim(picture, volume));
+    ways.extend(free.map(|volume| WayId::Volume(volume.name().into())));
     ways
+}
+
+/// Whether a claim that exists is to get the volume: then it is on that claim's way.
+fn made_for_a_claim(picture: &Picture, volume: &Volume) -> bool {
+    let Some(owner) = &volume.claim else { return false };
+    let uid = owner.uid.as_ref();
+    picture.claim(&owner.key).found().is_some_and(|claim| claim.volume_name.is_empty() && uid == Some(claim.uid()))
 }
 
 pub(super) fn parts<'a>(picture: &'a Picture, id: &WayId) -> Option<Parts<'a>> {
     match id {
         WayId::Volume(name) => {
             let volume = picture.volume(name).found()?;
+            if picture.claims.items().iter().any(|claim| *claim.volume_name == **name)
+                || made_for_a_claim(picture, volume)
+            {
+                return None;
+            }
             Some(Parts { claim: None, volume: Some(volume), users: Vec::new() })
         }
         WayId::Claim(key) => {
@@ -89,7 +96,8 @@ pub(super) fn parts<'a>(picture: &'a Picture, id: &WayId) -> Option<Parts<'a>> {
             let uses = |pod: &&Pod| {
                 pod.namespace() == key.namespace().unwrap_or_default() && pod.claims().any(|name| *name == *key.name())
             };
-            let mut users: Vec<&Pod> = picture.pods.items().iter().filter(uses).filter(|pod| !pod.terminated()).collect();
+            let mut users: Vec<&Pod> =
+                picture.pods.items().iter().filter(uses).filter(|pod| !pod.terminated()).collect();
             users.sort_by(|a, b| (a.meta.created, a.name()).cmp(&(b.meta.created, b.name())));
             (claim.is_some() || !users.is_empty()).then_some(Parts { claim, volume, users })
         }
@@ -100,7 +108,10 @@ pub(super) fn parts<'a>(picture: &'a Picture, id: &WayId) -> Option<Parts<'a>> {
 fn volume_of<'a>(picture: &'a Picture, claim: &Claim) -> Option<&'a Volume> {
     match &*claim.volume_name {
         "" => picture.volumes.items().iter().find(|volume| {
-            volume.claim.as_ref().is_some_and(|owner| owner.uid.as_ref() == Some(claim.uid()) && !claim.uid().is_empty())
+            volume
+                .claim
+                .as_ref()
+                .is_some_and(|owner| owner.uid.as_ref() == Some(claim.uid()) && !claim.uid().is_empty())
         }),
         name => picture.volume(name).found(),
     }
@@ -159,9 +170,7 @@ fn provisioned(volume: Option<&Volume>, bound: When, moments: &Moments) -> Optio
             Some(Stage { name: "provisioned", of: format!("volume {}", volume.name()), when: made(volume) })
         }
         Some(_) => None,
-        None if bound == When::Ahead => {
-            Some(Stage { name: "provisioned", of: "volume".to_owned(), when: When::Ahead })
-        }
+        None if bound == When::Ahead => Some(Stage { name: "provisioned", of: "volume".to_owned(), when: When::Ahead }),
         None => None,
     }
 }
