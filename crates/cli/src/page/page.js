@@ -7,7 +7,7 @@ const ABSENT = { claim: "no claim", volume: "no volume", attachment: "not attach
 
 const rows = new Map();      // id of a way -> its row
 const events = new Map();    // id -> event
-const state = { order: [], dirty: new Set(), swept: null, live: false, shown: null, tone: "", sideDirty: false, eventsDirty: false };
+const state = { order: [], dirty: new Set(), swept: null, live: false, read: false, shown: null, tone: "", eventsDirty: false };
 
 // --- Small things -------------------------------------------------------------------------------------------------
 
@@ -151,10 +151,10 @@ function newRow(id) {
 function station(row, key, kind, data) {
   const tone = data ? data.tone : "absent";
   const said = data ? data.state : ABSENT[kind];
-  const called = data ? data.name : "";
+  const called = data ? line(kind, data) : "";
   let held = row.stations.get(key);
   if (!held) {
-    held = make("div", { class: "station " + kind }, sign("kind-" + kind), make("div", {}, make("span", { class: "is" }), make("span", { class: "called" })));
+    held = make("div", { class: "station " + kind }, sign("kind-" + kind), make("div", { "data-kind": kind === "attachment" ? "attach" : kind }, make("span", { class: "is" }), make("span", { class: "called" })));
     row.stations.set(key, held);
     if (state.live && data) animate(held, "came");
   } else if (state.live && (held.dataset.tone !== tone || held.querySelector(".is").textContent !== said)) {
@@ -164,6 +164,12 @@ function station(row, key, kind, data) {
   write(held.querySelector(".is"), said);
   write(held.querySelector(".called"), called);
   return held;
+}
+
+/** The second line of a station: its name, where that says something. */
+function line(kind, data) {
+  if (kind === "claim") return ["claim", fact(data, "asks for")].filter(Boolean).join(", ");
+  return kind === "attachment" ? "attachment" : data.name;
 }
 
 function animate(element, name) {
@@ -199,7 +205,7 @@ function drawBranch(row, branch, at, keyed) {
   if (!pods) pods = make("div", { class: "pods" });
   const list = branch.pods.length ? branch.pods.map((pod, number) => keyed(key + " pod " + number, "pod", pod)) : [keyed(key + " pod 0", "pod", null)];
   const node = keyed(key + " node", "node", branch.node);
-  const many = list.length > 1 || branch.more > 0;
+  const many = list.length > 1;
   pods.classList.toggle("many", many);
   node.classList.toggle("forks", many);
   if (branch.more) list.push(make("p", { class: "more", text: "and " + branch.more + " more" }));
@@ -217,7 +223,8 @@ function drawWords(row) {
   if (name.textContent !== title) {
     name.replaceChildren(way.namespace ? make("i", { text: way.namespace + "/" }) : "", way.name);
   }
-  write(asks, [fact(way.claim, "asks for") || fact(way.volume, "size"), fact(way.claim, "class")].filter(Boolean).join(" · "));
+  const kind = fact(way.claim, "class") || fact(way.volume, "class");
+  write(asks, kind ? "class " + kind : "");
   write(took, summary(way));
   const waits = way.tone !== "settled" && way.why;
   show(why, Boolean(waits));
@@ -284,7 +291,7 @@ function filter() {
   const visible = state.order.filter((row) => row.shown);
   const empty = byId("empty");
   empty.hidden = visible.length > 0;
-  if (!visible.length && state.live) {
+  if (!visible.length && state.live && state.read) {
     empty.replaceChildren(...(rows.size ? ["Nothing fits the filter."] : ["There are no claims yet. Make one: ", make("code", { text: "kubectl apply -f claim.yaml" })]));
   }
   rove();
@@ -370,6 +377,7 @@ function drawCluster(cluster) {
   trouble.hidden = cluster.troubles.length === 0;
   write(trouble, cluster.troubles.length ? "What you see may be old or incomplete. " + cluster.troubles.join("; ") : "");
   state.read = cluster.read;
+  if (state.live) filter();
 }
 
 // --- Details ------------------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ const SHARE: u32 = 5;
 const BUDGET: Duration = Duration::from_millis(150);
 /// Ages and silences grow without any change, so that what waits is looked at again after this.
 const AGAIN: Duration = Duration::from_secs(10);
+/// The same while the cluster is being read for the first time.
+const READING: Duration = Duration::from_millis(100);
 /// How many events are shown.
 const EVENTS: usize = 200;
 
@@ -55,7 +57,6 @@ struct Drawn {
 /// A way, with its reason once that is known.
 #[derive(Serialize)]
 struct Row<'a> {
-    r#type: &'static str,
     #[serde(flatten)]
     way: &'a Way,
     why: Option<&'a Why>,
@@ -82,6 +83,11 @@ impl Painter {
             Some(world) => world,
             None => World::follow(&self.context, &self.marks),
         };
+        // Half a cluster is no picture, unless something keeps us from the other half.
+        if !world.is_read() && world.troubles().is_empty() {
+            self.world = Some(world);
+            return;
+        }
         let touched = self.marks.take();
         let picture = world.look(&*self.clock);
         let mut ways = touched.ways;
@@ -113,6 +119,12 @@ impl Painter {
         self.world = Some(world);
     }
 
+    /// When to look again if nothing rings.
+    fn patience(&self) -> Duration {
+        let reads = self.world.as_ref().is_none_or(|world| !world.is_read());
+        if reads { READING } else { AGAIN }
+    }
+
     fn unsettled(&self) -> Vec<WayId> {
         let waiting = self.drawn.iter().filter(|(_, drawn)| drawn.tone != Tone::Settled || drawn.why.is_none());
         waiting.map(|(id, _)| id.clone()).collect()
@@ -139,7 +151,7 @@ impl Painter {
             if let Some(why) = &why {
                 settle(&mut way, why.tone);
             }
-            rows.push((id.to_string(), Some(text("way", &Row { r#type: "way", way: &way, why: why.as_ref() }))));
+            rows.push((id.to_string(), Some(text("way", &Row { way: &way, why: why.as_ref() }))));
             self.drawn.insert(id, Drawn { tone: way.tone, why });
         }
         if !late.is_empty() {
@@ -219,7 +231,7 @@ async fn paint_on(mut painter: Painter, board: &Arc<Board>) -> std::convert::Inf
         again = tokio::select! {
             biased;
             _ = bell.changed() => false,
-            () = sleep(AGAIN) => true,
+            () = sleep(painter.patience()) => true,
         };
     }
 }

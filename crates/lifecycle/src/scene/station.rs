@@ -144,7 +144,7 @@ fn pod_state(pod: &Pod) -> (&'static str, Tone) {
     let ready = pod.volumes_ready.as_ref().map(|said| said.ready);
     match (pod.meta.is_deleting(), pod.scheduled()) {
         (true, _) => ("Terminating", Tone::Moving),
-        (false, false) => ("no node yet", Tone::Waiting),
+        (false, false) => ("no node", Tone::Waiting),
         (false, true) => match (ready, pod.phase) {
             (_, PodPhase::Running) => ("Running", Tone::Settled),
             (Some(true), _) => ("mounted", Tone::Settled),
