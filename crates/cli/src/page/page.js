@@ -7,7 +7,7 @@ const ABSENT = { claim: "no claim", volume: "no volume", attachment: "not attach
 
 const rows = new Map();      // id of a way -> its row
 const events = new Map();    // id -> event
-const state = { order: [], dirty: new Set(), swept: null, live: false, read: false, shown: null, tone: "", eventsDirty: false };
+const state = { order: [], visible: [], current: null, dirty: new Set(), swept: null, live: false, read: false, shown: null, tone: "", eventsDirty: false };
 
 // --- Small things -------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ function newRow(id) {
   const box = make("div", { class: "way", role: "button", tabindex: "-1", "aria-haspopup": "dialog" }, headline, picture, why);
   const element = make("li", {}, box);
   element.dataset.id = id;
-  return { id, element, box, headline, picture, branches, why, stations: new Map(), way: null, text: "", shown: true };
+  return { id, element, box, headline, picture, branches, why, stations: new Map(), way: null, text: "", words: "" };
 }
 
 function station(row, key, kind, data) {
@@ -265,46 +265,49 @@ function before(a, b) {
 }
 
 function arrange() {
-  const list = byId("ways");
-  const focused = document.activeElement && document.activeElement.closest ? document.activeElement.closest("#ways > li") : null;
   state.order = [...rows.values()].sort(before);
-  let next = list.firstElementChild;
-  let moved = false;
-  for (const row of state.order) {
-    if (row.element === next) next = next.nextElementSibling;
-    else { list.insertBefore(row.element, next); moved = true; }
-  }
-  while (next) { const gone = next; next = next.nextElementSibling; gone.remove(); moved = true; }
-  // An element that is moved loses the focus.
-  if (moved && focused && focused.isConnected && !focused.contains(document.activeElement)) focused.firstChild.focus({ preventScroll: true });
+  filter();
 }
 
+/** Only rows that fit the filter are in the document: hiding hundreds of them costs a browser seconds. */
 function filter() {
   const words = byId("filter").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
   const namespace = byId("namespace").value;
-  for (const row of state.order) {
-    const { way } = row;
-    const shown = (!state.tone || way.tone === state.tone) && (!namespace || way.namespace === namespace)
-      && words.every((word) => row.words.includes(word));
-    if (row.shown !== shown) { row.shown = shown; show(row.element, shown); }
-  }
-  const visible = state.order.filter((row) => row.shown);
+  state.visible = state.order.filter((row) => (!state.tone || row.way.tone === state.tone)
+    && (!namespace || row.way.namespace === namespace) && words.every((word) => row.words.includes(word)));
+  hang(byId("ways"), state.visible.map((row) => row.element));
   const empty = byId("empty");
-  empty.hidden = visible.length > 0;
-  if (!visible.length && state.live && state.read) {
+  show(empty, state.visible.length === 0);
+  if (!state.visible.length && state.live && state.read) {
     empty.replaceChildren(...(rows.size ? ["Nothing fits the filter."] : ["There are no claims yet. Make one: ", make("code", { text: "kubectl apply -f claim.yaml" })]));
   }
   rove();
 }
 
+/** Brings a list into this order with few moves, and keeps the focus where it was: what is moved loses it. */
+function hang(list, elements) {
+  const focused = list.contains(document.activeElement) ? document.activeElement : null;
+  if (Math.abs(list.children.length - elements.length) > 20) {
+    list.replaceChildren(...elements);
+  } else {
+    let next = list.firstElementChild;
+    for (const element of elements) {
+      if (element === next) next = next.nextElementSibling;
+      else list.insertBefore(element, next);
+    }
+    while (next) { const gone = next; next = next.nextElementSibling; gone.remove(); }
+  }
+  if (focused && focused.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
+}
+
 /** One row can be reached with Tab, the others with the arrow keys. */
 function rove(wanted) {
-  const visible = state.order.filter((row) => row.shown);
-  const current = visible.find((row) => row === wanted) || visible.find((row) => row.box.tabIndex === 0) || visible[0];
-  for (const row of state.order) {
-    const index = row === current ? 0 : -1;
-    if (row.box.tabIndex !== index) row.box.tabIndex = index;
-  }
+  const { visible } = state;
+  const current = visible.find((row) => row === wanted) || visible.find((row) => row === state.current) || visible[0];
+  if (current === state.current) return;
+  if (state.current) state.current.box.tabIndex = -1;
+  if (current) current.box.tabIndex = 0;
+  state.current = current || null;
 }
 
 function count() {
@@ -492,9 +495,8 @@ function render() {
   scheduled = false;
   if (state.dirty.size) {
     for (const id of state.dirty) if (rows.has(id)) draw(rows.get(id));
-    arrange();
     count();
-    filter();
+    arrange();
   }
   const dialog = byId("details");
   if (dialog.open && (state.dirty.has(state.shown) || state.eventsDirty)) {
@@ -585,7 +587,7 @@ async function ask() {
 /** A connection may be dead without saying so: the server says something every ten seconds. */
 setInterval(() => {
   if (Date.now() - heard > 25000) { heard = Date.now(); lost("nothing was heard"); ask(); }
-  for (const row of state.order) if (row.shown) write(row.headline.children[3], summary(row.way));
+  for (const row of state.visible) write(row.headline.children[3], summary(row.way));
 }, 5000);
 
 // --- Keys and clicks ----------------------------------------------------------------------------------------------
@@ -604,7 +606,7 @@ byId("ways").addEventListener("keydown", (event) => {
   const row = rowOf(event.target);
   if (!row) return;
   if (event.key === "Enter" || event.key === " ") { event.preventDefault(); return open(row); }
-  const visible = state.order.filter((other) => other.shown);
+  const { visible } = state;
   const at = visible.indexOf(row);
   const steps = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: visible.length - 1, PageDown: at + 8, PageUp: at - 8 };
   if (!(event.key in steps)) return;
@@ -617,7 +619,7 @@ byId("ways").addEventListener("keydown", (event) => {
 byId("details").addEventListener("close", () => {
   const row = rows.get(state.shown);
   state.shown = null;
-  if (row && row.shown) { rove(row); row.box.focus({ preventScroll: true }); }
+  if (row && row.element.isConnected) { rove(row); row.box.focus({ preventScroll: true }); }
 });
 byId("details").addEventListener("click", (event) => { if (event.target === byId("details")) byId("details").close(); });
 byId("close").addEventListener("click", () => byId("details").close());
@@ -635,7 +637,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/" && !typing && !byId("details").open) { event.preventDefault(); byId("filter").focus(); }
   if (event.key === "Escape" && event.target === byId("filter")) { byId("filter").value = ""; filter(); }
   if (event.key === "ArrowDown" && event.target === byId("filter")) {
-    const first = state.order.find((row) => row.shown);
+    const first = state.visible[0];
     if (first) { event.preventDefault(); rove(first); first.box.focus(); }
   }
 });
