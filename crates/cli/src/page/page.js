@@ -260,7 +260,7 @@ function spoken(way) {
 
 /** What needs somebody comes first, then what is new. */
 function before(a, b) {
-  const needs = (row) => (row.way.tone === "stuck" || row.way.tone === "waiting" ? 0 : 1);
+  const needs = (row) => ({ stuck: 0, waiting: 1 })[row.way.tone] ?? 2;
   return needs(a) - needs(b) || b.way.created - a.way.created || (a.id < b.id ? -1 : 1);
 }
 

@@ -21,8 +21,10 @@ fn seen<T>(items: Vec<T>) -> Listing<T> {
 
 /// Everything could be looked at, and these objects were there.
 fn picture(claims: Vec<Claim>, volumes: Vec<Volume>, pods: Vec<Pod>, attachments: Vec<Attachment>) -> Picture {
-    let node: Node = read(json!({"metadata": {"name": NODE},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+    let managed = api::keys::annotation::MANAGED_ATTACH.text();
+    let node: Node = read(json!({"metadata": {"name": NODE, "annotations": {managed: "true"}},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}],
+                   "volumesAttached": [{"name": crate::attach::unique_name("d", "v"), "devicePath": ""}]}}));
     Picture {
         now: UnixSeconds(SECOND + 60),
         claims: seen(claims),
@@ -45,8 +47,8 @@ fn picture(claims: Vec<Claim>, volumes: Vec<Volume>, pods: Vec<Pod>, attachments
 
 fn bound_claim() -> Claim {
     let keys = annotated(&[crate::bind::tests::COMPLETED]);
-    let bound =
-        json!({"metadata": {"creationTimestamp": CREATED}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}});
+    let bound = json!({"metadata": {"creationTimestamp": CREATED}, "spec": {"volumeName": "v"},
+        "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}}});
     claim(over(keys, bound))
 }
 
@@ -69,7 +71,7 @@ fn pod(name: &str, node: &str, ready: Value) -> Pod {
 
 fn attachment(node: &str, attached: bool) -> Attachment {
     read(json!({
-        "metadata": {"name": format!("csi-{node}"), "uid": format!("{node}-va")},
+        "metadata": {"name": crate::attach::attachment_name("d", "v", node), "uid": format!("{node}-va")},
         "spec": {"attacher": "d", "nodeName": node, "source": {"persistentVolumeName": "v"}},
         "status": {"attached": attached},
     }))
