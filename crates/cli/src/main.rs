@@ -13,6 +13,7 @@ mod livenessprobe;
 mod mount;
 mod node;
 mod orphans;
+mod page;
 mod process;
 mod registrar;
 mod scheduler;
@@ -57,6 +58,7 @@ enum Command {
     Explain(explain::Args),
     Top(Box<top::Args>),
     Orphans(Box<orphans::Args>),
+    Page(Box<page::Args>),
     Mount(Box<mount::MountArgs>),
     Umount(Box<mount::UmountArgs>),
     Completion(shell::CompletionArgs),
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Orphans(args) => orphans::run(&args),
+        Command::Page(args) => page::run(&args),
         Command::Mount(args) => mount::mount(&args),
         Command::Umount(args) => mount::umount(&args),
         Command::Completion(args) => shell::completion(&args),

@@ -19,6 +19,7 @@ pub mod protect;
 pub mod provision;
 pub mod registration;
 pub mod release;
+pub mod scene;
 pub mod schedule;
 pub mod table;
 pub mod top;

@@ -278,13 +278,18 @@ impl<'a> Eye<'a> {
     /// What provisioners of ours have begun and not ended.
     async fn intents(&self, wanted: bool) -> Listing<Begun> {
         let selection = Selection { labels: Some(label::INTENTS.text().to_owned()), ..Selection::default() };
-        match self.list_if::<ConfigMap>(wanted, &selection).await {
-            Listing::Seen(pages) => Listing::Seen(pages.iter().flat_map(begun).collect()),
-            Listing::NotAsked => Listing::NotAsked,
-            Listing::NotAllowed => Listing::NotAllowed,
-            Listing::NotServed => Listing::NotServed,
-            Listing::Failed(why) => Listing::Failed(why),
-        }
+        intents(self.list_if::<ConfigMap>(wanted, &selection).await)
+    }
+}
+
+/// What journals say was begun.
+pub(crate) fn intents(journals: Listing<ConfigMap>) -> Listing<Begun> {
+    match journals {
+        Listing::Seen(pages) => Listing::Seen(pages.iter().flat_map(begun).collect()),
+        Listing::NotAsked => Listing::NotAsked,
+        Listing::NotAllowed => Listing::NotAllowed,
+        Listing::NotServed => Listing::NotServed,
+        Listing::Failed(why) => Listing::Failed(why),
     }
 }
 

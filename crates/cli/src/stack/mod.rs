@@ -124,6 +124,15 @@ impl Stack {
 }
 
 impl Parts {
+    /// Starts another part, which ends before the others.
+    pub(crate) fn add_first<W, F>(&mut self, name: &'static str, work: W)
+    where
+        W: FnOnce(Stop) -> F,
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.parts.insert(0, Part::start(name, work));
+    }
+
     /// Ends when any part does, which none does by itself.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         let waits = self.parts.iter_mut().map(|part| Box::pin(async move { (part.name, (&mut part.running).await) }));

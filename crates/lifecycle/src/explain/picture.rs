@@ -133,7 +133,7 @@ impl Picture {
         self.volumes.lookup(|volume| volume.name() == name)
     }
 
-    pub(super) fn class(&self, name: &str) -> Lookup<'_, Class> {
+    pub(crate) fn class(&self, name: &str) -> Lookup<'_, Class> {
         self.classes.lookup(|class| class.name() == name)
     }
 
@@ -145,7 +145,7 @@ impl Picture {
         self.nodes.lookup(|node| node.name() == name)
     }
 
-    pub(super) fn csi_node(&self, name: &str) -> Lookup<'_, CsiNode> {
+    pub(crate) fn csi_node(&self, name: &str) -> Lookup<'_, CsiNode> {
         self.csi_nodes.lookup(|node| node.meta.key.name() == name)
     }
 

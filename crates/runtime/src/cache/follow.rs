@@ -90,6 +90,7 @@ impl<T: Object> Follower<'_, T> {
                     tracing::warn!(kind = T::KIND.kind, %error, "the watch failed");
                     // What is merely away is resumed; what keeps failing, or says no, is asked from the start.
                     let away = matches!(error, Error::Unavailable { .. } | Error::TooMany { .. });
+                    self.cache.set_failure(Some(error));
                     if !away || self.failures >= RESUMES {
                         known = None;
                     }
@@ -205,6 +206,7 @@ impl<T: Object> Follower<'_, T> {
         }
         self.old_lists = 0;
         self.cache.apply(|store, changes| store.replace_all(listed, revision, changes));
+        self.cache.set_failure(None);
         self.cache.inner.synced.send_replace(true);
         None
     }
@@ -212,7 +214,10 @@ impl<T: Object> Follower<'_, T> {
     async fn watch(&mut self, from: Revision) -> Pause {
         let seconds = self.watch_seconds();
         match self.client.watch(T::KIND, self.selection(), WatchFrom::Revision(from), seconds).await {
-            Ok(stream) => self.stream(stream, seconds).await,
+            Ok(stream) => {
+                self.cache.set_failure(None);
+                self.stream(stream, seconds).await
+            }
             Err(Error::Expired { .. }) => Pause::ListAgain,
             Err(error) => Pause::Failed(error),
         }

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use api::object::{Key, Object, Revision, Uid};
 use tokio::sync::watch;
 
-use crate::client::{Client, Selection};
+use crate::client::{Client, Error, Selection};
 use crate::entropy::Entropy;
 use crate::stop::Stop;
 
@@ -45,6 +45,8 @@ struct Inner<T: Object> {
     store: RwLock<Store<T>>,
     subscribers: Mutex<Vec<Subscriber<T>>>,
     synced: watch::Sender<bool>,
+    /// What keeps the cache from following, until it follows again.
+    failure: Mutex<Option<Arc<Error>>>,
 }
 
 impl<T: Object> Clone for Cache<T> {
@@ -67,6 +69,7 @@ impl<T: Object> Cache<T> {
             store: RwLock::new(Store::new()),
             subscribers: Mutex::default(),
             synced: watch::Sender::new(false),
+            failure: Mutex::default(),
         };
         Cache { inner: Arc::new(inner) }
     }
@@ -148,6 +151,15 @@ impl<T: Object> Cache<T> {
         let mut synced = self.inner.synced.subscribe();
         // The sender lives as long as `self`.
         let _ = synced.wait_for(|synced| *synced).await;
+    }
+
+    /// Why the cache does not follow at the moment: what it holds may be old.
+    pub fn failure(&self) -> Option<Arc<Error>> {
+        self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_failure(&self, failure: Option<Error>) {
+        *self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure.map(Arc::new);
     }
 
     /// Fills the cache and follows the watch until `stop`.

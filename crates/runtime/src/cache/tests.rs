@@ -267,7 +267,9 @@ async fn a_server_that_fails_is_asked_again_with_growing_pauses() {
         scene.fake.fault("GET", Fault::LostBefore);
     }
     let start = tokio::time::Instant::now();
-    scene.run(async { scene.cache.synced().await }).await;
+    let failed = eventually("the failure is told", || scene.cache.failure().is_some());
+    scene.run(async { tokio::join!(scene.cache.synced(), failed).0 }).await;
+    assert!(scene.cache.failure().is_none(), "it follows again");
     let took = start.elapsed();
     // 0.8 + 1.6 + 3.2 + 6.4 seconds, each up to doubled.
     assert!(took >= Duration::from_secs(12) && took <= Duration::from_secs(25), "{took:?}");
