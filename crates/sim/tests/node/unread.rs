@@ -16,8 +16,8 @@ async fn lose(rig: &Rig, uid: &str) {
     let published = format!("{ROOT}/pods/{uid}/volumes/kubernetes.io~csi/v/vol_data.json");
     let staged = rig.staged_directory("v").join("vol_data.json");
     rig.machine.with_kernel(|kernel| {
-        kernel.write(published.as_ref(), b"", 0o600).unwrap();
-        kernel.write(&staged, b"{", 0o600).unwrap();
+        kernel.write(published.as_ref(), b"", 0o600).expect("the directory is there");
+        kernel.write(&staged, b"{", 0o600).expect("the directory is there");
     });
 }
 

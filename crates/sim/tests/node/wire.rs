@@ -163,8 +163,8 @@ fn parts_of_a_volume_go_first_then_the_driver_is_asked_then_the_directories_go_n
 fn give_a_part(rig: &Rig, uid: &str) -> String {
     let part = format!("{ROOT}/pods/{uid}/volume-subpaths/v/main/0");
     rig.machine.with_kernel(|kernel| {
-        kernel.make_directory(part.as_ref(), 0o750).unwrap();
-        kernel.bind(&target(uid, "v"), part.as_ref(), node::host::Access::ReadWrite).unwrap();
+        kernel.make_directory(part.as_ref(), 0o750).expect("nothing is in its place");
+        kernel.bind(&target(uid, "v"), part.as_ref(), node::host::Access::ReadWrite).expect("both are there");
     });
     part
 }
