@@ -60,8 +60,8 @@ impl MeasureArgs {
 fn nodes(picture: &Picture) -> BTreeSet<Box<str>> {
     let attached = picture.attachments.items().iter().map(|attachment| attachment.node.as_str().into());
     let pods = picture.pods.items().iter().filter(|pod| pod.wants_volumes() && pod.claims().next().is_some());
-    let known = |node: &Box<str>| picture.nodes.items().iter().any(|known| *known.name() == **node);
-    attached.chain(pods.map(|pod| pod.node.clone())).filter(known).collect()
+    let known = |node: &str| picture.nodes.items().iter().any(|known| known.name() == node);
+    attached.chain(pods.map(|pod| pod.node.clone())).filter(|node| known(node)).collect()
 }
 
 struct Question {

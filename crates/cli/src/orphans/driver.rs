@@ -90,7 +90,7 @@ impl Connected {
 
     async fn snapshots(&self) -> anyhow::Result<Vec<Held>> {
         let (mut all, mut token) = (Vec::new(), String::new());
-        let some = |text: String| Some(text.into()).filter(|text: &Box<str>| !text.is_empty());
+        let some = |text: String| (!text.is_empty()).then(|| Box::<str>::from(text));
         loop {
             let request = v1::ListSnapshotsRequest { starting_token: token.clone(), ..Default::default() };
             let answer = self.driver.list_snapshots(request, self.timeout).await?;

@@ -143,9 +143,12 @@ fn nodes(picture: &Picture, claim: &Claim) -> BTreeSet<Box<str>> {
     users.map(|pod| pod.node.clone()).collect()
 }
 
+/// A node and a driver.
+type OnNode = (Box<str>, Box<str>);
+
 /// Volumes by node and driver. One that is attached and used is one, and one that nobody can name takes a place, too.
 fn places(picture: &Picture) -> Vec<Places> {
-    let mut taken: BTreeMap<(Box<str>, Box<str>), BTreeSet<Box<str>>> = BTreeMap::new();
+    let mut taken: BTreeMap<OnNode, BTreeSet<Box<str>>> = BTreeMap::new();
     for attachment in picture.attachments.items() {
         let volume = attachment.volume.as_ref().and_then(|name| picture.volume(name).found());
         let handle = volume.and_then(|volume| match &volume.source {
@@ -163,8 +166,7 @@ fn places(picture: &Picture) -> Vec<Places> {
             taken.entry((node.name().into(), driver.into())).or_default().insert(handle.into());
         }
     }
-    let mut limits: BTreeMap<(Box<str>, Box<str>), Limit> =
-        taken.keys().map(|place| (place.clone(), Limit::Unregistered)).collect();
+    let mut limits: BTreeMap<OnNode, Limit> = taken.keys().map(|place| (place.clone(), Limit::Unregistered)).collect();
     for node in picture.csi_nodes.items() {
         for driver in &node.drivers {
             let count = driver.allocatable.and_then(|allocatable| allocatable.count);
