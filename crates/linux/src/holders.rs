@@ -10,7 +10,7 @@
 //! 3. It is a hint for people. Nobody decides anything by it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -85,9 +85,8 @@ impl Holders {
         !self.missed
     }
 
-    /// Whether it is mounted, here or in another mount namespace, or something stands on it: it does not become free by itself.
-    pub fn is_mounted(&self) -> bool {
-        self.found.iter().any(|holder| matches!(holder, Holder::Mount { .. } | Holder::Above(_)))
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
     }
 
     fn sorted(mut self) -> Self {
@@ -130,17 +129,23 @@ impl fmt::Display for Holders {
     }
 }
 
+/// The mounts that keep the block device with this number busy, in all mount namespaces: whoever has only opened it may let
+/// go in a moment, a mount does not.
+pub fn mounts_of_device(major: u32, minor: u32) -> Holders {
+    let mut holders = Holders::default();
+    if let Some(name) = name_of(&mut holders, (major, minor)) {
+        let mounts = mounts(&mut holders, |mount| holds(mount, (major, minor), &name));
+        holders.found.extend(mounts);
+    }
+    holders.sorted()
+}
+
 /// Who keeps the block device with this number busy.
 pub fn of_device(major: u32, minor: u32) -> Holders {
-    let mut holders = Holders::default();
-    let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    let place = holders.note(fs::read_link(link));
-    let Some(name) = place.as_deref().and_then(Path::file_name) else { return holders };
-    let node = Path::new("/dev").join(name);
-    let mounts = mounts(&mut holders, |mount| shows(mount, (major, minor), name));
-    let names = names_of(&node, &mounts);
-    holders.found.extend(mounts);
-    let above = holders.note(fs::read_dir(Path::new("/sys/class/block").join(name).join("holders")));
+    let mut holders = mounts_of_device(major, minor);
+    let Some(name) = name_of(&mut holders, (major, minor)) else { return holders };
+    let names = names_of(&mut holders, &name);
+    let above = holders.note(fs::read_dir(Path::new("/sys/class/block").join(&name).join("holders")));
     let above = above.into_iter().flatten().flatten().map(|entry| Path::new("/dev").join(entry.file_name()));
     holders.found.extend(above.map(Holder::Above));
     for name in &names {
@@ -167,22 +172,34 @@ pub fn of_mount(point: &Path) -> Holders {
     holders.sorted()
 }
 
-/// The paths by which our mount namespace reaches the device.
-fn names_of(node: &Path, mounts: &[Holder]) -> Vec<PathBuf> {
-    let bound = mounts.iter().filter_map(|holder| match holder {
-        Holder::Mount { point, seen_by: None } => Some(point.clone()),
-        _ => None,
-    });
-    std::iter::once(node.to_path_buf()).chain(bound).collect()
+/// What the kernel calls a device.
+fn name_of(holders: &mut Holders, (major, minor): (u32, u32)) -> Option<OsString> {
+    let place = holders.note(fs::read_link(format!("/sys/dev/block/{major}:{minor}")))?;
+    place.file_name().map(OsStr::to_owned)
 }
 
-/// Whether a mount is of the filesystem on a device, or of the device's node.
-fn shows(mount: &Mount, number: (u32, u32), name: &OsStr) -> bool {
-    let node = Path::new("/").join(name);
+/// The paths by which our mount namespace reaches a device: its node, and what that is bound to.
+fn names_of(holders: &mut Holders, name: &OsStr) -> Vec<PathBuf> {
+    let mut names = vec![Path::new("/dev").join(name)];
+    match MountTable::read() {
+        Ok(table) => {
+            names.extend(table.iter().filter(|mount| is_node(mount, name)).map(|mount| mount.mount_point.clone()))
+        }
+        Err(_) => holders.missed = true,
+    }
+    names
+}
+
+/// Whether a mount is of the filesystem on a device.
+fn holds(mount: &Mount, number: (u32, u32), name: &OsStr) -> bool {
+    // btrfs shows a number that is no device's.
     (mount.major, mount.minor) == number
-        // btrfs shows a number that is no device's.
         || (mount.fs_type == "btrfs" && Path::new("/dev").join(name).as_os_str() == mount.source)
-        || (mount.fs_type == "devtmpfs" && mount.root == node)
+}
+
+/// Whether a mount is of a device's node. It holds nothing: only who opens it does.
+fn is_node(mount: &Mount, name: &OsStr) -> bool {
+    mount.fs_type == "devtmpfs" && mount.root == Path::new("/").join(name)
 }
 
 /// Mounts of all namespaces, each namespace once.
@@ -261,16 +278,18 @@ mod tests {
     use crate::rig::{Rig, needs};
 
     #[test]
-    fn a_mount_of_a_device_is_told_by_number_name_or_node_node_31_26() {
+    fn a_mount_of_a_device_is_told_by_number_or_source_and_one_of_its_node_by_name_node_31_26() {
         let text = b"40 27 7:3 / /pods/a rw - ext4 /dev/loop3 rw\n\
             41 27 0:44 / /pods/b rw - btrfs /dev/loop3 rw\n\
             42 27 0:6 /loop3 /pods/c rw - devtmpfs devtmpfs rw\n\
             43 27 7:4 / /pods/d rw - ext4 /dev/loop4 rw\n\
             44 27 0:6 /loop33 /pods/e rw - devtmpfs devtmpfs rw\n";
         let table = MountTable::parse(text).unwrap();
-        let shown: Vec<u64> =
-            table.iter().filter(|mount| shows(mount, (7, 3), "loop3".as_ref())).map(|mount| mount.id).collect();
-        assert_eq!(shown, [40, 41, 42]);
+        let ids = |is_it: &dyn Fn(&Mount) -> bool| -> Vec<u64> {
+            table.iter().filter(|mount| is_it(mount)).map(|mount| mount.id).collect()
+        };
+        assert_eq!(ids(&|mount| holds(mount, (7, 3), "loop3".as_ref())), [40, 41]);
+        assert_eq!(ids(&|mount| is_node(mount, "loop3".as_ref())), [42]);
     }
 
     #[test]

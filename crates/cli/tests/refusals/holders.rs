@@ -48,7 +48,7 @@ impl Drop for Copy {
 /// Repeats what is aborted, as callers do: any program that copies the machine's mounts holds this device, too, for a moment.
 /// The driver itself waits before it answers so.
 async fn patiently(call: impl AsyncFn() -> Result<(), Status>) {
-    for _ in 0..60 {
+    for _ in 0..120 {
         match call().await {
             Err(status) if status.code() == Code::Aborted => {}
             answer => return answer.unwrap(),

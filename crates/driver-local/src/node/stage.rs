@@ -23,7 +23,7 @@ use linux::mounts::{self, BindOptions, MountFlags, UnmountError};
 /// How long a loop device may take to go after the last unmount.
 const LOOP_PATIENCE: Duration = Duration::from_secs(10);
 /// After this time it is looked at who holds a device.
-const MOMENT: Duration = Duration::from_secs(1);
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// One stage call, looked up and checked.
 pub(super) struct Staging<'a> {
@@ -237,8 +237,14 @@ fn release_device(found: &Found<'_>) -> Result<(), Error> {
     if wait(MOMENT)? == Detach::Detached {
         return Ok(());
     }
-    let stays = linux::holders::of_device(status.device.major, status.device.minor).is_mounted();
-    match if stays { Detach::StillBusy } else { wait(LOOP_PATIENCE)? } {
+    let mounts = linux::holders::mounts_of_device(status.device.major, status.device.minor);
+    if !mounts.is_empty() {
+        return Err(Error::busy(format!(
+            "the volume's device {} is still in use: {mounts}",
+            status.device.path.display()
+        )));
+    }
+    match wait(LOOP_PATIENCE)? {
         Detach::Detached => Ok(()),
         Detach::StillBusy => Err(Error::busy(still_held(&status.device))),
     }
