@@ -40,7 +40,8 @@ impl Browser {
             .expect("it was just found");
         let lines = BufReader::new(driver.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
         let mut lines = lines.fuse();
-        let port = lines.find_map(|line| line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok());
+        let port =
+            lines.find_map(|line| line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok());
         // Whatever it says later is read, so that it never waits for a reader.
         std::thread::spawn(move || lines.for_each(drop));
         let profile = tempfile::tempdir().expect("a directory can be made");
