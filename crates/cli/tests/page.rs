@@ -297,6 +297,8 @@ async fn a_thousand_claims_are_drawn_and_one_that_changes_touches_no_other() {
     browser.until("document.querySelectorAll('#ways > li').length === 1000").await;
     let explained = "[...document.querySelectorAll('#ways > li .why')].every((one) => !one.hidden)";
     browser.until(explained).await;
+    // What has just been drawn still moves a little.
+    browser.until("!document.querySelector('.came, .turned')").await;
 
     // Which rows are touched from now on; that a claim grows older is no change.
     let watch = "window.touched = new Set();

@@ -175,7 +175,8 @@ function line(kind, data) {
 function animate(element, name) {
   element.classList.remove("came", "turned");
   element.classList.add(name);
-  element.addEventListener("animationend", () => element.classList.remove(name), { once: true });
+  // Not at the animation's own end: what is out of sight does not move, and would begin when it is scrolled to.
+  setTimeout(() => element.classList.remove(name), 1200);
 }
 
 function draw(row) {

@@ -92,7 +92,7 @@ mod tests {
     use futures_util::StreamExt as _;
 
     async fn read(stream: &mut (impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Unpin)) -> String {
-        let Some(Ok(frame)) = stream.next().await;
+        let Some(Ok(frame)) = stream.next().await else { panic!("a stream does not end by itself") };
         let data = frame.into_data().unwrap_or_default();
         String::from_utf8_lossy(&data).into_owned()
     }
