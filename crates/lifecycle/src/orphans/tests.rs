@@ -82,7 +82,7 @@ fn whatever_could_still_mean_a_volume_keeps_it() {
     assert_eq!(keeps(waiting), [Keep::ClaimWaits { claim: key }]);
     let open = |by: &str| Picture { intents: Listing::Seen(vec![begun(by)]), ..cluster(Vec::new()) };
     let intent = Keep::Begun { volume: "pvc-u".into(), claim: Some(Key::namespaced("n", "c")) };
-    assert_eq!(keeps(open(DRIVER)), [intent.clone()]);
+    assert_eq!(keeps(open(DRIVER)), std::slice::from_ref(&intent));
     assert_eq!(keeps(open("d-example-com-shortened")), [intent], "a label's letters prove nothing");
     let attachment: Attachment = read(json!({"metadata": {"name": "a"}, "spec": {"attacher": DRIVER, "nodeName": "n",
         "source": {"inlineVolumeSpec": {"csi": {"driver": DRIVER, "volumeHandle": "h-1"}}}}}));
