@@ -4,6 +4,7 @@ mod driver;
 mod faults;
 mod filesystem;
 mod kinds;
+mod narrow;
 mod restart;
 mod stage;
 mod terms;

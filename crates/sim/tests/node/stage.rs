@@ -11,7 +11,7 @@ use node::layout::Layout;
 use node::{Agent, Options};
 use runtime::client::Selection;
 use runtime::csi::{self, Driver};
-use runtime::{Client, Patch, Stop};
+use runtime::{Caches, Client, Patch, Stop};
 use serde_json::{Value, json};
 use sim::driver::{Habits, Model, State};
 use sim::faults::{Fair, Fates};
@@ -77,6 +77,8 @@ pub(crate) struct Rig {
     pub(crate) doorman: Doorman,
     pub(crate) drivers: Drivers,
     registered: Arc<Mutex<Option<Registered>>>,
+    /// What the agent that runs keeps of the cluster.
+    caches: Mutex<Option<Caches>>,
     life: watch::Sender<Life>,
     journal: Journal,
 }
@@ -117,6 +119,7 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
             doorman: doorman.clone(),
             drivers: Drivers::default(),
             registered: Arc::default(),
+            caches: Mutex::default(),
             life: watch::Sender::new(Life::Runs),
             journal: world.journal().clone(),
         };
@@ -149,6 +152,8 @@ async fn lives(world: &World, rig: &Rig, door: Door, (api, host): (BoxedApi, Box
         rig.drivers.insert(registered.clone());
         *rig.registered.lock().expect("nobody panics with it") = Some(registered);
         let layout = Layout::new(ROOT).expect("a good path");
+        node::agent::narrow(&context.caches, NODE);
+        *rig.caches.lock().expect("nobody panics with it") = Some(context.caches.clone());
         let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), Options::new(NODE, layout));
         let never = Stop::never();
         let work = async {
@@ -172,6 +177,12 @@ async fn lives(world: &World, rig: &Rig, door: Door, (api, host): (BoxedApi, Box
 }
 
 impl Rig {
+    /// How many objects of a kind the agent keeps.
+    pub(crate) fn kept<T: api::Object>(&self) -> usize {
+        let caches = self.caches.lock().expect("nobody panics with it");
+        caches.as_ref().map_or(0, |caches| caches.of::<T>().len())
+    }
+
     /// Kills the agent, as a crash does.
     pub(crate) async fn kill(&self) {
         self.life.send_replace(Life::Dead);
