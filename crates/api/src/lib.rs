@@ -17,6 +17,7 @@ pub mod node;
 pub mod object;
 pub mod quantity;
 pub mod selector;
+mod shared;
 pub mod snapshot;
 pub mod volume;
 

@@ -106,7 +106,7 @@ impl Cluster {
         done: impl Fn(Option<&Consumer>) -> Option<T>,
     ) -> Result<T, Option<Arc<Consumer>>> {
         let fields = Some(format!("metadata.name={}", pod.name()));
-        let selection = Selection { namespace: pod.namespace().map(str::to_owned), labels: None, fields };
+        let selection = Selection { namespace: pod.namespace().map(str::to_owned), fields, ..Selection::default() };
         let caches = Caches::new(&self.client, &Entropy::from_system());
         let cache = caches.selected::<Consumer>(selection);
         let news = Arc::new(tokio::sync::Notify::new());

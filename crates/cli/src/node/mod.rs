@@ -121,9 +121,9 @@ pub(crate) struct NodeAgent {
 }
 
 impl NodeAgent {
-    /// For a process of its own: of nodes it sees only its own.
+    /// For a process of its own: it keeps only what concerns this node.
     pub(crate) fn new(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
-        registry::narrow(&context.caches, &args.name());
+        node::agent::narrow(&context.caches, &args.name());
         Self::beside_controllers(context, args)
     }
 

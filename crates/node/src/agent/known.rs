@@ -1,11 +1,15 @@
 //! Until everything is known that has to be known before anything is taken away.
 
 use api::{CsiDriver, Key, Kind, Node};
+use futures_util::stream::{self, StreamExt as _};
 use runtime::Verdict;
 use tokio::time::sleep;
 
 use super::{Agent, BACKOFF, PAUSE};
 use crate::actual::{Attachable, What};
+
+/// How many pods are looked up at once.
+const LOOKUPS: usize = 16;
 
 impl Agent {
     /// Resolves every pod once and reads the node, and then allows taking away (node 5.1, 7.1, 21.5).
@@ -14,12 +18,14 @@ impl Agent {
         self.context.cache::<CsiDriver>().synced().await;
         self.context.cache::<api::Claim>().synced().await;
         self.context.cache::<api::Volume>().synced().await;
-        for pod in self.pods.walk() {
+        let pods = stream::iter(self.pods.walk());
+        pods.for_each_concurrent(LOOKUPS, |pod| async move {
             while let Verdict::Failed(why) = self.resolve_pod(&pod.meta.key).await {
                 tracing::warn!(pod = %pod.meta.key, why, "a pod's volumes cannot be looked up yet");
                 sleep(PAUSE).await;
             }
-        }
+        })
+        .await;
         let found = self.world().actual.values().any(|entry| entry.attachable == Attachable::Unknown);
         if found {
             self.learn_attached().await;

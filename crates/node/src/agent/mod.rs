@@ -18,13 +18,13 @@ mod wake;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use api::{Key, Node, Uid};
+use api::{Attachment, Claim, Key, Node, Uid, Volume};
 use futures_util::future::join_all;
 use lifecycle::node::selinux::{Gate, Label};
 use lifecycle::node::{Because, slots};
-use runtime::client::Selection;
+use runtime::client::{Extent, Selection};
 use runtime::queue::{self, Backoff};
-use runtime::{Cache, Context, Index, Lookup, Notices, Queue, Stop};
+use runtime::{Cache, Caches, Context, Index, Lookup, Notices, Queue, Stop};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -119,6 +119,17 @@ pub struct Agent {
 
 fn uid_of(pod: &LocalPod, found: &mut dyn FnMut(&str)) {
     found(pod.meta.uid.as_str());
+}
+
+/// Lets a process that serves one node keep only what concerns it: its own Node and CSINode, and of claims, volumes and
+/// attachments those of its pods. Call it before anything else asks for these kinds, and not in a process that has
+/// controllers in it.
+pub fn narrow(caches: &Caches, node: &str) {
+    crate::registry::narrow(caches, node);
+    let wanted = Selection { extent: Extent::Wanted, ..Selection::default() };
+    caches.narrow::<Claim>(wanted.clone());
+    caches.narrow::<Volume>(wanted.clone());
+    caches.narrow::<Attachment>(wanted);
 }
 
 impl Agent {

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use api::{AccessModes, Claim, Key, Kind, Node, Source, Volume, VolumeMode};
-use lifecycle::attach::unique_name;
+use api::{AccessModes, Attachment, Claim, CsiDriver, Key, Kind, Node, Object, Source, Volume, VolumeMode};
+use lifecycle::attach::{attachment_name, unique_name};
 use lifecycle::migration::{self, CsiSource};
 use lifecycle::node::selinux::Judged;
-use lifecycle::node::{Because, claim};
-use runtime::client::Error;
-use runtime::{Context, Live};
+use lifecycle::node::{Because, claim, terms};
+use runtime::client::{Error, Extent};
+use runtime::{Context, Live, Want};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Contexts, Desired, DesiredPod, Wish};
+use super::{Contexts, Desired, DesiredPod, Wants, Wish};
 use crate::actual::{Shape, VolumeId, What};
 use crate::layout::{Name, Plugin, inline_handle, per_pod_name};
 use crate::pods::{LocalPod, PodVolume, VolumeSource};
@@ -31,20 +31,28 @@ pub(crate) struct Resolver<'a> {
 impl Resolver<'_> {
     /// Resolves all volumes of a pod. What cannot be looked up now is an error; what is wrong is part of the answer.
     pub(crate) async fn pod(&self, pod: &Arc<LocalPod>, known: Option<&DesiredPod>) -> Result<DesiredPod, Error> {
-        let mut desired = DesiredPod { pod: pod.clone(), volumes: Default::default() };
+        let mut desired = DesiredPod { pod: pod.clone(), volumes: Default::default(), wants: Wants::default() };
         for volume in &pod.volumes {
             let since = known.and_then(|known| known.volumes.get(&volume.name)?.as_ref().ok()).map(|wish| wish.since);
             let since = since.unwrap_or_else(Instant::now);
             let resolved = match &volume.source {
                 VolumeSource::Other => continue,
-                VolumeSource::Claim { name, read_only } => self.claimed(pod, volume, (name, *read_only)).await?,
-                VolumeSource::Ephemeral => self.claimed(pod, volume, (&pod.claim_of(&volume.name), false)).await?,
+                VolumeSource::Claim { name, read_only } => {
+                    self.claimed(pod, volume, (name, *read_only), &mut desired.wants).await?
+                }
+                VolumeSource::Ephemeral => {
+                    let name = pod.claim_of(&volume.name);
+                    self.claimed(pod, volume, (&name, false), &mut desired.wants).await?
+                }
                 VolumeSource::Migrated(source) => self.taken_over(pod, volume, source),
                 VolumeSource::Csi(csi) => self.inline(pod, volume, &csi.driver, csi.read_only),
                 VolumeSource::EmptyDir { .. } => self.in_tree(pod, volume, Plugin::EmptyDir, false),
                 VolumeSource::HostPath { .. } => self.in_tree(pod, volume, Plugin::HostPath, false),
                 VolumeSource::Nfs { read_only, .. } => self.in_tree(pod, volume, Plugin::Nfs, *read_only),
             };
+            if let Ok(wish) = &resolved {
+                self.follow_attachment(&wish.what, known, &mut desired.wants).await?;
+            }
             let before = known.and_then(|known| known.volumes.get(&volume.name));
             let wish = match resolved {
                 Ok(wish) => self.with_context(wish, volume, (before, &desired)).await?,
@@ -61,6 +69,7 @@ impl Resolver<'_> {
         pod: &Arc<LocalPod>,
         volume: &PodVolume,
         (name, read_only): (&str, bool),
+        wants: &mut Wants,
     ) -> Result<Result<Wish, Because>, Error> {
         let key = Key::namespaced(pod.namespace(), name);
         let text = key.to_string();
@@ -71,12 +80,12 @@ impl Resolver<'_> {
             mounts: volume.mounted,
             devices: volume.device,
         };
-        let found = self.look::<Claim>(&key).await?;
+        let found = self.look(&key, &mut wants.claims).await?;
         let claimed = match claim::claim(&asked, found.lookup()) {
             Ok(claimed) => claimed,
             Err(because) => return Ok(Err(because)),
         };
-        let held = self.look::<Volume>(&Key::cluster(&claimed.volume_name)).await?;
+        let held = self.look::<Volume>(&Key::cluster(&claimed.volume_name), &mut wants.volumes).await?;
         let (held, migrated) = match self.translated(&held).await? {
             Some(Ok(translated)) => (Live::Found(Arc::new(translated)), true),
             Some(Err(because)) => return Ok(Err(because)),
@@ -138,18 +147,42 @@ impl Resolver<'_> {
     ) -> Result<Result<Wish, Because>, Error> {
         let Some(contexts) = &self.contexts else { return Ok(Ok(wish)) };
         let driver = match wish.what.driver() {
-            Some(driver) if !volume.contexts.is_empty() => self.look(&Key::cluster(driver.as_str())).await?,
+            Some(driver) if !volume.contexts.is_empty() => self.read(&Key::cluster(driver.as_str())).await?,
             Some(_) | None => Live::Absent,
         };
         Ok(contexts.give(wish, volume, driver.lookup().found(), known))
     }
 
-    /// From the cache, or from the server if it is not there: missing from a cache is not missing.
-    async fn look<T: api::Object>(&self, key: &Key) -> Result<Live<T>, Error> {
+    /// From the cache, or from the server if it is not there: missing from a cache is not missing. From now on it is
+    /// followed, whether it is there or not.
+    async fn look<T: Object>(&self, key: &Key, wants: &mut Vec<Arc<Want<T>>>) -> Result<Live<T>, Error> {
+        wants.push(Arc::new(self.context.cache::<T>().want(key)));
+        self.read(key).await
+    }
+
+    /// From the cache, or from the server.
+    async fn read<T: Object>(&self, key: &Key) -> Result<Live<T>, Error> {
         match self.context.cache::<T>().get(key) {
             Some(object) => Ok(Live::Found(object)),
             None => self.context.read::<T>(key).await,
         }
+    }
+
+    /// Follows the attachment that a volume needs. It is read once; what comes of it later is for the watch to say.
+    async fn follow_attachment(&self, what: &What, known: Option<&DesiredPod>, wants: &mut Wants) -> Result<(), Error> {
+        let What::Csi { driver, handle, shape: Shape::Filesystem | Shape::Block { .. } } = what else { return Ok(()) };
+        let object = self.context.cache::<CsiDriver>().get(&Key::cluster(driver.as_str()));
+        if !terms::attaches(object.as_deref().map(|object| &object.spec)) {
+            return Ok(());
+        }
+        let cache = self.context.cache::<Attachment>();
+        let key = Key::cluster(&attachment_name(driver.as_str(), handle, self.node));
+        wants.attachments.push(Arc::new(cache.want(&key)));
+        let followed = cache.extent() == Extent::All || known.is_some_and(|known| known.wants.has_attachment(&key));
+        if !followed && cache.get(&key).is_none() {
+            self.context.read::<Attachment>(&key).await?;
+        }
+        Ok(())
     }
 
     fn inline(&self, pod: &Arc<LocalPod>, volume: &PodVolume, driver: &str, read_only: bool) -> Result<Wish, Because> {

@@ -11,6 +11,7 @@ use lifecycle::attach::Target;
 use lifecycle::node::{Because, Class, Held, Origin, Step, decide};
 use lifecycle::{Notice, Reason as _};
 use runtime::Verdict;
+use runtime::client::Extent;
 use tokio::time::Instant;
 
 use crate::Agent;
@@ -39,9 +40,11 @@ impl Agent {
             let began = Instant::now();
             let ended = self.act(&id, &step, &view).await;
             self.metrics.operated((&view.what, view.is_migrated()), &step, ended.is_ok(), began.elapsed());
-            let failed = ended.is_err();
-            self.settle(&id, &step, &view, ended);
-            if failed && matches!(step, Step::Publish(_) | Step::Republish(_)) {
+            let failed = self.settle(&id, &step, &view, ended);
+            if let Some(because) = &failed {
+                self.tell_failure(&step, &view, because).await;
+            }
+            if failed.is_some() && matches!(step, Step::Publish(_) | Step::Republish(_)) {
                 // What the volume is staged on may have died.
                 self.inspect_volume(&id).await;
             }
@@ -110,12 +113,15 @@ impl Agent {
         }
     }
 
-    /// Takes in what became of a step.
-    fn settle(&self, id: &VolumeId, step: &Step, view: &View, ended: Result<Effect, Failure>) {
-        match ended {
-            Ok(effect) => self.succeeded(id, step, view, effect),
-            Err(failure) => self.failed(id, step, view, failure),
-        }
+    /// Takes in what became of a step. Gives what there is to tell of a failure.
+    fn settle(&self, id: &VolumeId, step: &Step, view: &View, ended: Result<Effect, Failure>) -> Option<Because> {
+        let failed = match ended {
+            Ok(effect) => {
+                self.succeeded(id, step, view, effect);
+                None
+            }
+            Err(failure) => Some(self.failed(id, step, view, failure)),
+        };
         if matches!(step, Step::Unpublish(_))
             && let Some(pod) = step.pod()
         {
@@ -124,6 +130,7 @@ impl Agent {
         if *step == Step::Forget {
             self.report.notify_one();
         }
+        failed
     }
 
     fn succeeded(&self, id: &VolumeId, step: &Step, view: &View, effect: Effect) {
@@ -168,7 +175,8 @@ impl Agent {
         }
     }
 
-    fn failed(&self, id: &VolumeId, step: &Step, view: &View, failure: Failure) {
+    /// Notes a failure, and gives what there is to tell of it.
+    fn failed(&self, id: &VolumeId, step: &Step, view: &View, failure: Failure) -> Because {
         let because = Because::Failed {
             stage: failure.stage,
             volume: view.name(step).into(),
@@ -178,7 +186,7 @@ impl Agent {
         if let Some(entry) = self.world().actual.get_mut(id) {
             after_failure(entry, step, &failure);
         }
-        self.tell_failure(step, view, &because);
+        let told = because.clone();
         let because = match failure.how {
             How::Hung => Because::Hung { message: because.to_string().into() },
             How::WrongFilesystem => {
@@ -202,6 +210,7 @@ impl Agent {
                 Step::Unpublish(_) | Step::Unstage | Step::Forget => true,
             });
         }
+        told
     }
 
     /// The volume hears of it, too: whoever made it knows what should be on it (node 26, 29.5).
@@ -213,7 +222,7 @@ impl Agent {
     }
 
     /// The event on the pod. Who takes a pod's volume away tells it, too (weakness node 31 #22).
-    fn tell_failure(&self, step: &Step, view: &View, because: &Because) {
+    async fn tell_failure(&self, step: &Step, view: &View, because: &Because) {
         let Some(notice) = because.notice() else { return };
         let about = step.pod().and_then(|uid| self.by_uid.first(uid.as_str()));
         if let Some(pod) = about {
@@ -221,7 +230,7 @@ impl Agent {
         }
         // What no pod has any more is told where its administrator looks.
         if matches!(step, Step::Unstage | Step::Forget)
-            && let Some(volume) = self.volume_of(&view.what)
+            && let Some(volume) = self.volume_of(&view.what).await
         {
             self.notices.always(&*volume, &notice);
         }
@@ -235,16 +244,22 @@ impl Agent {
 }
 
 impl Agent {
-    /// The PersistentVolume that a volume of this machine is.
-    fn volume_of(&self, what: &What) -> Option<Arc<Volume>> {
-        let is_it = |volume: &Arc<Volume>| match what {
+    /// The PersistentVolume that a volume of this machine is. An agent that keeps only its pods' has to ask for the others.
+    async fn volume_of(&self, what: &What) -> Option<Arc<Volume>> {
+        let is_it = |volume: &Volume| match what {
             What::Csi { driver, handle, .. } => {
                 let target = Target::of_volume(volume).ok().flatten();
                 target.is_some_and(|target| *target.driver == *driver.as_str() && target.handle == *handle)
             }
             What::InTree { name, .. } | What::LocalDevice { name } => volume.name() == name.as_str(),
         };
-        self.context.cache::<Volume>().walk().find(is_it)
+        let cache = self.context.cache::<Volume>();
+        match cache.walk().find(|volume| is_it(volume)) {
+            None if cache.extent() == Extent::Wanted => {
+                self.search_volumes(|volume| is_it(volume).then(|| volume.clone())).await.map(Arc::new)
+            }
+            held => held,
+        }
     }
 }
 

@@ -1,15 +1,20 @@
 //! Volumes whose metadata is damaged: what the API knows may still say which they are (weaknesses node 31 #1 #8).
 
-use api::{Key, Uid, Volume};
+use api::{Key, Kind, Uid, Volume};
 use lifecycle::Notice;
 use lifecycle::attach::Target;
 use lifecycle::node::{Held, Origin};
+use runtime::Live;
+use runtime::client::Selection;
 
 use crate::Agent;
 use crate::actual::What;
 use crate::agent::Unread;
 use crate::layout::{Lifecycle, Name, Staged, VolumeData, inline_handle};
 use crate::pods::VolumeSource;
+
+/// Objects that are read at once in a search.
+const PAGE: u32 = 100;
 
 impl Agent {
     /// Tries again to find out what damaged metadata was about. What stays unknown stays on the list, and on disk.
@@ -21,7 +26,7 @@ impl Agent {
                 Unread::Staged { driver, directory } => {
                     self.staged_of(driver, &Staged::from_path(directory.clone())).await
                 }
-                Unread::Published { pod, spec } => self.published_of(pod, spec),
+                Unread::Published { pod, spec } => self.published_of(pod, spec).await,
                 Unread::Block { volume } => self.block_of(volume).await,
             };
             if recovered {
@@ -55,11 +60,15 @@ impl Agent {
 
     /// A handle whose hash is the directory's name.
     async fn staged_of(&self, driver: &Name, staged: &Staged) -> bool {
-        let handle = self.context.cache::<Volume>().walk().find_map(|volume| {
-            let target = Target::of_volume(&volume).ok().flatten()?;
+        let named = |volume: &Volume| {
+            let target = Target::of_volume(volume).ok().flatten()?;
             (*target.driver == *driver.as_str() && staged.is_of(&target.handle)).then_some(target.handle)
-        });
-        let Some(handle) = handle.or_else(|| self.held_handle(driver, staged)) else { return false };
+        };
+        let handle = match self.held_handle(driver, staged) {
+            Some(handle) => Some(handle),
+            None => self.search_volumes(named).await,
+        };
+        let Some(handle) = handle else { return false };
         let kept = VolumeData { driver: driver.to_string(), handle: handle.to_string(), ..VolumeData::default() };
         if let Err(error) = crate::layout::data::store(&*self.host, &staged.data(), &kept).await {
             tracing::warn!(%error, "recovered metadata could not be written");
@@ -79,9 +88,31 @@ impl Agent {
         })
     }
 
+    /// The first of all volumes that has what is looked for. The agent keeps few of them, so that the server is asked; it is
+    /// rare enough.
+    pub(crate) async fn search_volumes<R>(&self, found: impl Fn(&Volume) -> Option<R>) -> Option<R> {
+        let (all, mut next): (_, Option<String>) = (Selection::default(), None);
+        loop {
+            let page = match self.context.client.list::<Volume>(Kind::VOLUME, &all, PAGE, next.as_deref()).await {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::warn!(%error, "the volumes cannot be searched now");
+                    return None;
+                }
+            };
+            if let Some(found) = page.items.iter().find_map(&found) {
+                return Some(found);
+            }
+            next = Some(page.next?);
+        }
+    }
+
     /// The directory is named after the PersistentVolume, or after the volume of a pod that may still be there.
-    fn published_of(&self, pod: &Uid, spec: &Name) -> bool {
-        let kept = self.inline_of(pod, spec).or_else(|| self.volume_named(spec));
+    async fn published_of(&self, pod: &Uid, spec: &Name) -> bool {
+        let kept = match self.inline_of(pod, spec) {
+            Some(kept) => Some(kept),
+            None => self.volume_named(spec).await,
+        };
         let (Some(kept), Ok(uid)) = (kept, Name::new(pod.as_str())) else { return false };
         self.found_published(&kept, &uid, spec, Held::Maybe(Origin::Seen));
         true
@@ -102,7 +133,7 @@ impl Agent {
     }
 
     async fn block_of(&self, volume: &Name) -> bool {
-        let Some(kept) = self.volume_named(volume) else { return false };
+        let Some(kept) = self.volume_named(volume).await else { return false };
         match self.found_block(&kept, volume).await {
             Ok(()) => true,
             Err(error) => {
@@ -112,8 +143,15 @@ impl Agent {
         }
     }
 
-    fn volume_named(&self, name: &Name) -> Option<VolumeData> {
-        let volume = self.context.cache::<Volume>().get(&Key::cluster(name.as_str()))?;
+    async fn volume_named(&self, name: &Name) -> Option<VolumeData> {
+        let volume = match self.context.read::<Volume>(&Key::cluster(name.as_str())).await {
+            Ok(Live::Found(volume)) => volume,
+            Ok(Live::Absent) => return None,
+            Err(error) => {
+                tracing::warn!(%error, "the volume cannot be read now");
+                return None;
+            }
+        };
         // Also one of an in-tree plugin that a driver took over.
         let target = Target::of_volume(&volume).ok().flatten()?;
         Some(VolumeData {

@@ -185,6 +185,7 @@ impl Cast {
         let Ok(directories) = Directories::new(ROOT) else { return };
         let options = node::Options::new(place.machine.name(), directories);
         let options = node::Options { workers: WORKERS, resync: RESYNC, ..options };
+        node::agent::narrow(&context.caches, place.machine.name());
         let agent = Agent::new(&context, host, drivers.clone(), options);
         let work = join3(Box::pin(agent.run(&stop)), driver.run(&stop), registering);
         drop(process.run(&stop, work).await);

@@ -8,6 +8,7 @@ mod filesystem;
 mod kinds;
 mod metrics;
 mod migrated;
+mod narrow;
 mod pods;
 mod races;
 mod restart;

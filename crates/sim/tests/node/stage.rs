@@ -12,7 +12,7 @@ use node::layout::Layout;
 use node::{Agent, Options};
 use runtime::client::Selection;
 use runtime::csi::{self, Driver};
-use runtime::{Client, Metrics, Patch, Stop};
+use runtime::{Caches, Client, Metrics, Patch, Stop};
 use serde_json::{Value, json};
 use sim::driver::{Habits, Model, State};
 use sim::faults::{Fair, Fates};
@@ -91,6 +91,8 @@ pub(crate) struct Rig {
     registered: Arc<Mutex<Option<Registered>>>,
     metrics: Arc<Mutex<Option<Metrics>>>,
     gate: Gate,
+    /// What the agent that runs keeps of the cluster.
+    caches: Mutex<Option<Caches>>,
     life: watch::Sender<Life>,
     alone_after: Option<Duration>,
     journal: Journal,
@@ -141,6 +143,7 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
             registered: Arc::default(),
             metrics: Arc::default(),
             gate: selinux.unwrap_or_default(),
+            caches: Mutex::default(),
             life: watch::Sender::new(Life::Runs),
             alone_after,
             journal: world.journal().clone(),
@@ -181,6 +184,8 @@ async fn lives(
         let layout = Layout::new(ROOT).expect("a good path");
         *rig.metrics.lock().expect("nobody panics with it") = Some(context.metrics.clone());
         let options = Options { selinux: rig.gate, alone_after: rig.alone_after, ..Options::new(NODE, layout) };
+        node::agent::narrow(&context.caches, NODE);
+        *rig.caches.lock().expect("nobody panics with it") = Some(context.caches.clone());
         let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), options);
         let never = Stop::never();
         let work = async {
@@ -204,6 +209,12 @@ async fn lives(
 }
 
 impl Rig {
+    /// How many objects of a kind the agent keeps.
+    pub(crate) fn kept<T: api::Object>(&self) -> usize {
+        let caches = self.caches.lock().expect("nobody panics with it");
+        caches.as_ref().map_or(0, |caches| caches.of::<T>().len())
+    }
+
     /// Kills the agent, as a crash does.
     pub(crate) async fn kill(&self) {
         self.life.send_replace(Life::Dead);
