@@ -5,7 +5,7 @@ use futures_util::stream::{self, StreamExt as _};
 use runtime::Verdict;
 use tokio::time::sleep;
 
-use super::{Agent, BACKOFF, PAUSE};
+use super::{Agent, BACKOFF, PAUSE, Unread};
 use crate::actual::{Attachable, What};
 
 /// How many pods are looked up at once.
@@ -46,6 +46,9 @@ impl Agent {
     /// What could not be understood at the start is tried again: when a volume changes, and less and less often without
     /// that (weakness node 31 #8).
     async fn mend(&self) {
+        let named: Vec<Key> = self.world().unread.iter().filter_map(Unread::volume).collect();
+        // An agent that keeps only what its pods need hears of these, too.
+        let _followed: Vec<_> = named.iter().map(|key| self.context.cache::<api::Volume>().want(key)).collect();
         let mut wait = BACKOFF.start;
         while !self.world().unread.is_empty() {
             tokio::select! {

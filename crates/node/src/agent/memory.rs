@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
-use api::Uid;
+use api::{Key, Uid};
 use lifecycle::node::{Because, Step};
 use tokio::time::Instant;
 
@@ -50,6 +50,16 @@ pub(crate) enum Unread {
     Published { pod: Uid, spec: Name },
     /// A block volume.
     Block { volume: Name },
+}
+
+impl Unread {
+    /// The PersistentVolume it is of, as far as its path tells.
+    pub(crate) fn volume(&self) -> Option<Key> {
+        match self {
+            Self::Staged { .. } => None,
+            Self::Published { spec: name, .. } | Self::Block { volume: name } => Some(Key::cluster(name.as_str())),
+        }
+    }
 }
 
 impl fmt::Display for Unread {

@@ -19,7 +19,7 @@ impl Agent {
         self.unmount_alone(&target, AT).await?;
         self.host.remove_file(&target).await.map_err(uncertain)?;
         self.host.remove_file(&place.block.mapped(&place.pod)).await.map_err(uncertain)?;
-        self.tell_alone(view, Some(pod), &target);
+        self.tell_alone(view, Some(pod), &target).await;
         Ok(())
     }
 
@@ -28,7 +28,7 @@ impl Agent {
         let (_, _, block) = self.block_of_view(view)?;
         self.unmount_alone(&block.staging(), AT).await?;
         self.clear_block(&block).await.map_err(|error| Failure::of(Class::Uncertain, AT, error))?;
-        self.tell_alone(view, None, &block.staging());
+        self.tell_alone(view, None, &block.staging()).await;
         Ok(())
     }
 }

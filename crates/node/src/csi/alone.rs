@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use api::{Source, Uid, Volume};
+use api::Uid;
 use lifecycle::Notice;
 use lifecycle::node::Class;
 use lifecycle::node::because::Stage;
@@ -37,7 +37,7 @@ impl Agent {
         if let Some(directory) = marker.parent() {
             self.host.remove_directory(directory).await.map_err(uncertain)?;
         }
-        self.tell_alone(view, Some(pod), &published.mount());
+        self.tell_alone(view, Some(pod), &published.mount()).await;
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl Agent {
         self.unreferenced(&staged).await?;
         self.unmount_alone(&staged.mount(), AT).await?;
         self.remove_staged(&staged).await.map_err(|error| Failure::of(Class::Uncertain, AT, error))?;
-        self.tell_alone(view, None, &staged.mount());
+        self.tell_alone(view, None, &staged.mount()).await;
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl Agent {
     }
 
     /// Says what was done without the driver: to the pod, or else to the volume.
-    pub(crate) fn tell_alone(&self, view: &View, pod: Option<&Uid>, path: &Path) {
+    pub(crate) async fn tell_alone(&self, view: &View, pod: Option<&Uid>, path: &Path) {
         let What::Csi { driver, handle, .. } = &view.what else { return };
         let message = format!(
             "Unmounted {} without the driver {driver}, which has been away for too long; what else it did for the volume \
@@ -81,14 +81,10 @@ impl Agent {
         self.metrics.unmounted_alone(driver.as_str());
         let notice = Notice::warning(REASON, message);
         let pod = pod.and_then(|uid| self.by_uid.first(uid.as_str()));
-        let ours = |volume: &Volume| match &volume.source {
-            Source::Csi { driver: of, handle: known } => **of == *driver.as_str() && known == handle,
-            _ => false,
-        };
         match pod {
             Some(pod) => self.notices.always(&*pod, &notice),
             None => {
-                if let Some(volume) = self.context.cache::<Volume>().walk().find(|volume| ours(volume)) {
+                if let Some(volume) = self.volume_of(&view.what).await {
                     self.notices.always(&*volume, &notice);
                 }
             }

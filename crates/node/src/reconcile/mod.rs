@@ -245,7 +245,7 @@ impl Agent {
 
 impl Agent {
     /// The PersistentVolume that a volume of this machine is. An agent that keeps only its pods' has to ask for the others.
-    async fn volume_of(&self, what: &What) -> Option<Arc<Volume>> {
+    pub(crate) async fn volume_of(&self, what: &What) -> Option<Arc<Volume>> {
         let is_it = |volume: &Volume| match what {
             What::Csi { driver, handle, .. } => {
                 let target = Target::of_volume(volume).ok().flatten();
