@@ -170,7 +170,7 @@ impl Page {
     /// Serves until `stop`.
     pub(crate) async fn run(self, context: Context, stop: Stop) -> anyhow::Result<()> {
         let Self { listener, address, token, kept, settings } = self;
-        tracing::info!(%address, "the page is served");
+        tracing::info!(page = %address, "the page is served");
         let board = Arc::new(Board::default());
         let door = Door::new(token, address, &kept);
         let asked = rooms::Asked::default();
