@@ -24,7 +24,10 @@ impl Core {
         if record.access == AccessKind::Block {
             return block_usage(&found, &record);
         }
-        let usage = statfs::usage(&path).map_err(fault::sys)?;
+        let usage = statfs::usage(&path);
+        // Somebody may have unpublished it meanwhile: then the numbers are those of whatever is below, or of nothing.
+        self.own_path(&found, &record, &query.path)?;
+        let usage = usage.map_err(fault::sys)?;
         let bytes = Usage { unit: Unit::Bytes, total: usage.total, used: usage.used, available: usage.available };
         // btrfs counts no inodes; zeros would be read as "full".
         let inodes = usage.inodes.map(|inodes| Usage {
