@@ -9,6 +9,7 @@ mod bench;
 mod codegen;
 mod conformance;
 mod disk;
+mod dist;
 mod fuzz;
 mod kubernetes;
 mod leftovers;
@@ -49,6 +50,8 @@ enum Task {
     Sim(sim::Args),
     /// Measure.
     Bench(bench::Args),
+    /// Build the program as it is shipped: one static file. Prints its size and what it is linked with.
+    Dist,
 }
 
 fn main() -> ExitCode {
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Sim(args) => interruptible(sim::run(args)),
         Task::Bench(args) => interruptible(bench::run(args)),
+        Task::Dist => dist::run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
+use crate::object::Word;
 use crate::quantity::{Format, Quantity};
 
 /// A number of bytes and the text it came as: `10Gi` stays `10Gi` when it is copied from a volume to a claim.
@@ -14,7 +15,8 @@ use crate::quantity::{Format, Quantity};
 #[derive(Clone)]
 pub struct Amount {
     bytes: i64,
-    text: Box<str>,
+    /// Few sizes are in use, each by many.
+    text: Word,
 }
 
 impl Amount {
@@ -22,13 +24,13 @@ impl Amount {
         let quantity = Quantity::parse(text)?.round_up(0);
         let fallback = if quantity.is_negative() { i64::MIN } else { i64::MAX };
         let bytes = quantity.to_integer().and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(fallback);
-        Ok(Self { bytes, text: text.into() })
+        Ok(Self { bytes, text: Word::new(text) })
     }
 
     /// The canonical text of a number of bytes, with a binary suffix where one fits.
     pub fn from_bytes(bytes: i64) -> Self {
         let text = Quantity::from_integer(i128::from(bytes), Format::BinarySi).to_string();
-        Self { bytes, text: text.into() }
+        Self { bytes, text: Word::new(&text) }
     }
 
     pub fn bytes(&self) -> i64 {
@@ -74,7 +76,7 @@ impl fmt::Debug for Amount {
 
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Box::<str>::deserialize(deserializer)?;
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
         Self::parse(&text).map_err(|error| D::Error::custom(format!("{text:?} is no amount: {error}")))
     }
 }

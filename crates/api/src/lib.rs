@@ -17,6 +17,7 @@ pub mod node;
 pub mod object;
 pub mod quantity;
 pub mod selector;
+mod shared;
 pub mod snapshot;
 pub mod volume;
 
@@ -32,4 +33,4 @@ pub use namespace::{Namespace, Quota};
 pub use node::{AttachedVolume, CsiNode, Node, Pod, PodSource, PodVolume};
 pub use object::{Key, Kind, Meta, Object, Pairs, Revision, Scope, Uid, Word};
 pub use snapshot::{Grant, Snapshot, SnapshotContent};
-pub use volume::{ClaimRef, ReclaimPolicy, Source, Volume, VolumePhase};
+pub use volume::{ClaimRef, ReclaimPolicy, SecretName, Source, Volume, VolumePhase};

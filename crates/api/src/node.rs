@@ -239,6 +239,8 @@ pub struct VolumesReady {
     pub ready: bool,
     pub reason: Box<str>,
     pub message: Box<str>,
+    /// When `ready` became what it is, if the condition says so.
+    pub since: Option<UnixSeconds>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -468,13 +470,16 @@ struct WirePodCondition {
     status: Box<str>,
     reason: Option<Box<str>>,
     message: Option<Box<str>>,
+    #[serde(rename = "lastTransitionTime")]
+    changed: Option<UnixSeconds>,
 }
 
 impl WirePodStatus {
     fn volumes_ready(&mut self) -> Option<Box<VolumesReady>> {
         let said = self.conditions.iter_mut().find(|condition| &*condition.kind == condition::VOLUMES_READY)?;
         let (reason, message) = (said.reason.take().unwrap_or_default(), said.message.take().unwrap_or_default());
-        Some(Box::new(VolumesReady { ready: &*said.status == "True", reason, message }))
+        let (ready, since) = (&*said.status == "True", said.changed);
+        Some(Box::new(VolumesReady { ready, reason, message, since }))
     }
 
     fn running(&self) -> bool {

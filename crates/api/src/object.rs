@@ -1,22 +1,25 @@
 //! What every Kubernetes object has: a kind, a key, a revision, and metadata kept small.
 //!
 //! A watch cache holds *projections*: types that deserialise from the wire and keep only what somebody reads. They share
-//! [`Meta`]. Managed fields and what kubectl remembers for itself are never kept, keys that repeat over many objects are
-//! stored once ([`Word`]), and lists are boxed slices in order. 100,000 volumes and claims have to fit into 150 MB.
+//! [`Meta`]. Managed fields and what kubectl remembers for itself are never kept, and what repeats over many objects is
+//! stored once: words ([`Word`]), whole sets of labels and annotations ([`Pairs`]), and lists of finalizers. 100,000 volumes
+//! and claims have to fit into 150 MB.
 //!
 //! # Invariants
 //! 1. [`Key`] orders by namespace, then name; nothing in this project iterates objects in another order.
 //! 2. A resource version is read in [`Revision::parse`] and nowhere else.
 //! 3. Labels and annotations are sorted by key and hold each key once.
+//! 4. What is shared between objects is never changed, and how it is shared cannot be seen.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::jiff;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+
+use crate::shared::Shared;
 
 /// Whether objects of a kind live in namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,30 +146,13 @@ impl fmt::Display for Kind {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Word(Arc<str>);
 
-/// Words that new ones are compared with. Bounded, so that a hostile cluster cannot make it grow.
-static WORDS: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
-const MOST_WORDS: usize = 16 * 1024;
+static WORDS: Shared<str> = Shared::new(16 * 1024);
 const LONGEST_WORD: usize = 128;
 
 impl Word {
     /// The word, shared with its equals if it is short.
     pub fn new(text: &str) -> Word {
-        if text.len() > LONGEST_WORD {
-            return Word(text.into());
-        }
-        // The table holds no state that a panic could leave half-written.
-        let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(word) = words.get(text) {
-            return Word(word.clone());
-        }
-        let word: Arc<str> = text.into();
-        // A full table starts again: words in use live on, and only their next equals are not shared with them. Looking
-        // for those that nobody uses would cost a walk over the table for every word once it is full.
-        if words.len() >= MOST_WORDS {
-            words.clear();
-        }
-        words.insert(word.clone());
-        Word(word)
+        Word(if text.len() > LONGEST_WORD { text.into() } else { WORDS.share(text) })
     }
 
     /// No text at all.
@@ -341,31 +327,97 @@ impl fmt::Display for Revision {
 }
 
 /// The identity of an object: a new one of the same name has another.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Uid(Box<str>);
+///
+/// Servers give the 36 characters of a UUID, which are held in place: one for the object and one in each reference to it
+/// are worth it. Any other text is as good.
+#[derive(Clone)]
+pub struct Uid(Identity);
+
+#[derive(Clone)]
+enum Identity {
+    /// ASCII.
+    Usual([u8; 36]),
+    Other(Box<str>),
+}
 
 impl Uid {
     /// The text; empty if the server gave none.
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Identity::Usual(bytes) => std::str::from_utf8(bytes).expect("only ASCII is held like this"),
+            Identity::Other(text) => text,
+        }
     }
 
     /// Whether there is none: an object that was never stored, or a reference that names only a name.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.as_str().is_empty()
     }
 }
 
 impl From<&str> for Uid {
     fn from(text: &str) -> Uid {
-        Uid(text.into())
+        Uid(match <[u8; 36]>::try_from(text.as_bytes()) {
+            Ok(bytes) if text.is_ascii() => Identity::Usual(bytes),
+            _ => Identity::Other(text.into()),
+        })
+    }
+}
+
+impl Default for Uid {
+    fn default() -> Uid {
+        Uid(Identity::Other(Box::default()))
+    }
+}
+
+impl PartialEq for Uid {
+    fn eq(&self, other: &Uid) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Uid {}
+
+impl PartialOrd for Uid {
+    fn partial_cmp(&self, other: &Uid) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Uid {
+    fn cmp(&self, other: &Uid) -> std::cmp::Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl std::hash::Hash for Uid {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Uid").field(&self.as_str()).finish()
+    }
+}
+
+impl Serialize for Uid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Uid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Uid, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        Ok(Uid::from(&*text))
     }
 }
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -389,9 +441,17 @@ impl fmt::Display for UnixSeconds {
     }
 }
 
-/// Labels or annotations: pairs in order of their keys.
+/// Labels or annotations: pairs in order of their keys. Equal sets share memory: all claims that one class made have the
+/// same annotations.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Pairs(Box<[(Word, Box<str>)]>);
+pub struct Pairs(Arc<[(Word, Box<str>)]>);
+
+static SETS: Shared<[(Word, Box<str>)]> = Shared::new(4 * 1024);
+/// Larger sets, in bytes of values, are hardly ever equal.
+const LARGEST_SET: usize = 1024;
+
+/// Finalizers of many objects are the same.
+static LISTS: Shared<[Word]> = Shared::new(1024);
 
 impl Pairs {
     /// The value of a key.
@@ -435,7 +495,8 @@ impl Pairs {
         pairs.reverse();
         pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
         pairs.dedup_by(|(later, _), (kept, _)| later == kept);
-        Pairs(pairs.into_boxed_slice())
+        let size: usize = pairs.iter().map(|(_, value)| value.len()).sum();
+        Pairs(if size > LARGEST_SET { pairs.into() } else { SETS.share(pairs) })
     }
 }
 
@@ -507,7 +568,7 @@ pub struct Meta {
     /// Annotations, without kubectl's own memory.
     pub annotations: Pairs,
     /// Who still has work to do before the object may go.
-    pub finalizers: Box<[Word]>,
+    pub finalizers: Arc<[Word]>,
     /// Whom it belongs to.
     pub owners: Box<[Owner]>,
 }
@@ -524,7 +585,7 @@ impl Meta {
             deleting: None,
             labels: Pairs::default(),
             annotations: Pairs::default(),
-            finalizers: Box::default(),
+            finalizers: Arc::default(),
             owners: Box::default(),
         }
     }
@@ -568,7 +629,7 @@ struct Wire {
     deletion_timestamp: Option<UnixSeconds>,
     labels: Pairs,
     annotations: Pairs,
-    finalizers: Option<Box<[Word]>>,
+    finalizers: Option<Vec<Word>>,
     owner_references: Option<Box<[Owner]>>,
 }
 
@@ -594,7 +655,7 @@ impl From<Wire> for Meta {
             deleting: wire.deletion_timestamp,
             labels: wire.labels,
             annotations: wire.annotations,
-            finalizers: wire.finalizers.unwrap_or_default(),
+            finalizers: wire.finalizers.map(|list| LISTS.share(list)).unwrap_or_default(),
             owners: wire.owner_references.unwrap_or_default(),
         }
     }
@@ -674,6 +735,31 @@ mod tests {
     fn a_repeated_key_counts_once_with_its_last_value() {
         let pairs: Pairs = serde_json::from_str(r#"{"a":"1","b":"2","a":"3"}"#).unwrap();
         assert_eq!(pairs.iter().collect::<Vec<_>>(), [("a", "3"), ("b", "2")]);
+    }
+
+    #[test]
+    fn equal_sets_share_memory_and_a_large_one_is_kept_for_itself() {
+        let read = |json: &str| serde_json::from_str::<Meta>(json).unwrap();
+        let same = r#"{"name":"a","annotations":{"k/1":"yes","k/2":"no"},"finalizers":["f/1"]}"#;
+        let (one, two) = (read(same), read(&same.replace(r#""a""#, r#""b""#)));
+        assert!(Arc::ptr_eq(&one.annotations.0, &two.annotations.0) && Arc::ptr_eq(&one.finalizers, &two.finalizers));
+        let large = |name: &str| [("k", name.repeat(LARGEST_SET + 1))].into_iter().collect::<Pairs>();
+        assert_eq!(large("x"), large("x"));
+        assert!(!Arc::ptr_eq(&large("x").0, &large("x").0));
+    }
+
+    #[test]
+    fn a_uid_is_its_text_whatever_its_form() {
+        let usual = "0b1c2d3e-0000-4000-8000-00805f9b34fb";
+        let odd = ["", "u", "0b1c2d3e-0000-4000-8000-00805f9b34fbx", "ü234567890123456789012345678901234"];
+        for text in odd.into_iter().chain([usual]) {
+            let uid: Uid = serde_json::from_value(serde_json::json!(text)).unwrap();
+            assert_eq!((uid.as_str(), uid.to_string().as_str(), uid.is_empty()), (text, text, text.is_empty()));
+            assert_eq!(serde_json::to_value(&uid).unwrap(), serde_json::json!(text));
+        }
+        let mut order = [Uid::from("z"), Uid::from(usual), Uid::from("0")];
+        order.sort();
+        assert_eq!(order.map(|uid| uid.to_string()), ["0", usual, "z"]);
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub struct SnapshotContent {
     pub snapshot: Key,
     pub snapshot_uid: Uid,
     pub handle: Option<Box<str>>,
+    /// The snapshot that was there before the content, which then names it from the start.
+    pub given_handle: Option<Box<str>>,
     pub mode: Option<VolumeMode>,
 }
 
@@ -114,7 +116,15 @@ struct WireContentSpec {
     driver: Word,
     #[serde(default)]
     volume_snapshot_ref: WireRef,
+    #[serde(default)]
+    source: WireContentSource,
     source_volume_mode: Option<VolumeMode>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireContentSource {
+    snapshot_handle: Option<Box<str>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -141,6 +151,7 @@ impl From<WireContent> for SnapshotContent {
             snapshot: Key::namespaced(&namespace, &name),
             snapshot_uid: uid,
             handle: status.snapshot_handle,
+            given_handle: spec.source.snapshot_handle,
             mode: spec.source_volume_mode,
         }
     }

@@ -27,8 +27,18 @@ pub struct Volume {
     pub affinity: Option<Box<NodeSelector>>,
     pub attributes_class: Option<Box<str>>,
     pub source: Source,
+    /// What its driver needs to publish it, where that is a secret. Names may be empty.
+    pub publish_secret: Option<Box<SecretName>>,
     pub phase: VolumePhase,
     pub message: Option<Box<str>>,
+}
+
+/// Which secret, without its values.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct SecretName {
+    pub namespace: Box<str>,
+    pub name: Box<str>,
 }
 
 /// Whom a volume belongs to. Without a uid it is a reservation, with one a bond (spec controllers 13.2).
@@ -213,6 +223,7 @@ struct WireAffinity {
 struct WireCsi {
     driver: Option<Word>,
     volume_handle: Box<str>,
+    controller_publish_secret_ref: Option<Box<SecretName>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -237,7 +248,7 @@ struct WireStatus {
 
 impl WireSpec {
     fn source(&mut self) -> Source {
-        if let Some(WireCsi { driver, volume_handle }) = self.csi.take() {
+        if let Some(WireCsi { driver, volume_handle, .. }) = self.csi.take() {
             let driver = driver.unwrap_or_else(|| Word::new(""));
             return Source::Csi { driver, handle: volume_handle };
         }
@@ -262,6 +273,7 @@ impl From<Wire> for Volume {
         let Wire { metadata, mut spec, status } = wire;
         Self {
             meta: metadata,
+            publish_secret: spec.csi.as_mut().and_then(|csi| csi.controller_publish_secret_ref.take()),
             source: spec.source(),
             class_field: spec.storage_class_name,
             access: spec.access_modes,
@@ -292,13 +304,15 @@ mod tests {
     fn a_csi_volume_is_read_from_the_wire() {
         let volume = volume(serde_json::json!({
             "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Delete",
-            "csi": {"driver": "d", "volumeHandle": "h", "volumeAttributes": {"a": "b"}},
+            "csi": {"driver": "d", "volumeHandle": "h", "volumeAttributes": {"a": "b"},
+                    "controllerPublishSecretRef": {"namespace": "n", "name": "s"}},
             "claimRef": {"namespace": "n", "name": "c", "uid": "x"},
         }));
         assert_eq!(volume.source, Source::Csi { driver: "d".into(), handle: "h".into() });
         assert_eq!((volume.capacity_bytes(), volume.reclaim), (2 << 30, ReclaimPolicy::Delete));
         assert_eq!(volume.claim.unwrap().key, Key::namespaced("n", "c"));
         assert_eq!(volume.phase, VolumePhase::Pending);
+        assert_eq!(volume.publish_secret.as_deref(), Some(&SecretName { namespace: "n".into(), name: "s".into() }));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::bootstrap::{BootstrapError, bootstrap};
 use crate::catalog::Catalog;
 use crate::controllers;
 use crate::discovery::SwaggerCache;
-use crate::http::{Gate, Service, Shared};
+use crate::http::{Beside, Gate, Service, Shared};
 use crate::rights::Rights;
 use crate::sources::{Clock, Entropy};
 use crate::store::{Options, Store};
@@ -76,6 +76,7 @@ impl Api {
                 address,
                 swagger: SwaggerCache::default(),
                 metrics: Arc::default(),
+                beside: std::sync::OnceLock::new(),
             }),
         })
     }
@@ -83,6 +84,13 @@ impl Api {
     /// The service. Requests to it need credentials; [`Service::as_user`] makes one for callers in process.
     pub fn service(&self) -> Service {
         Service::new(Arc::clone(&self.shared))
+    }
+
+    /// Serves what the rest of the process measures, too: `/metrics` then answers for all of it. The names must not be the
+    /// server's own, and only the first caller is heard.
+    pub fn measure_beside(&self, text: impl Fn() -> String + Send + Sync + 'static) {
+        // A process is one whole: who comes second would answer for the same numbers.
+        let _ = self.shared.beside.set(Beside(Box::new(text)));
     }
 
     pub fn store(&self) -> &Store {

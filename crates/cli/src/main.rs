@@ -2,6 +2,7 @@
 
 mod api;
 mod bench;
+mod cluster;
 mod controllers;
 mod csi;
 mod data;
@@ -11,16 +12,21 @@ mod explain;
 mod livenessprobe;
 mod mount;
 mod node;
+mod orphans;
+mod page;
 mod process;
 mod registrar;
 mod scheduler;
+mod shell;
 mod sidecar;
 mod stack;
+mod top;
+mod tree;
 mod up;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 
 /// Kubernetes storage in one program: a claim goes in, a mounted volume comes out.
 #[derive(Debug, clap::Parser)]
@@ -48,9 +54,15 @@ enum Command {
     Node(Box<node::Args>),
     Bench(bench::Args),
     Scheduler(Box<scheduler::Args>),
+    Tree(Box<tree::Args>),
     Explain(explain::Args),
+    Top(Box<top::Args>),
+    Orphans(Box<orphans::Args>),
+    Page(Box<page::Args>),
     Mount(Box<mount::MountArgs>),
     Umount(Box<mount::UmountArgs>),
+    Completion(shell::CompletionArgs),
+    Man(shell::ManArgs),
     FreezeGuard(driver::GuardArgs),
 }
 
@@ -65,7 +77,13 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     };
-    match Orlop::parse_from(line).command {
+    let mut called = shell::called_by(&line);
+    let parsed = called.try_get_matches_from_mut(line).and_then(|matches| Orlop::from_arg_matches(&matches));
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => error.format(&mut called).exit(),
+    };
+    match parsed.command {
         Command::Demo(args) => demo::run(*args),
         Command::Up(args) => up::run(*args),
         Command::Api(args) => api::run(args),
@@ -82,9 +100,15 @@ fn main() -> ExitCode {
         Command::Node(args) => node::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::Scheduler(args) => scheduler::run(*args),
+        Command::Tree(args) => tree::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Orphans(args) => orphans::run(&args),
+        Command::Page(args) => page::run(&args),
         Command::Mount(args) => mount::mount(&args),
         Command::Umount(args) => mount::umount(&args),
+        Command::Completion(args) => shell::completion(&args),
+        Command::Man(args) => shell::man(&args),
         Command::FreezeGuard(args) => driver::guard(&args),
     }
 }

@@ -213,6 +213,14 @@ async fn the_answer_has_three_forms_and_a_missing_claim_says_who_wants_it() {
     assert!(missing.stderr.contains(said), "{}", missing.stderr);
     let elsewhere = stage.run(&["explain", "pvc/data", "-n", "other"]);
     assert!(elsewhere.stderr.contains("a claim of that name in namespace \"default\""), "{}", elsewhere.stderr);
+    let found = stage.run(&["explain", "pvc/data", "-A"]);
+    assert!(
+        found.code == Some(1) && found.stdout.starts_with("PersistentVolumeClaim default/data"),
+        "{}",
+        found.stdout
+    );
+    let nobody = stage.run(&["explain", "pod/nobody", "-A"]);
+    assert!(nobody.code == Some(2) && nobody.stderr.contains("no Pod nobody in any namespace"), "{}", nobody.stderr);
     let nowhere = stage.run(&["explain", "pvc/data", "--context", "moon"]);
     assert_eq!(nowhere.code, Some(2));
     assert!(nowhere.stderr.contains("moon"), "{}", nowhere.stderr);
@@ -224,7 +232,7 @@ fn a_wrong_command_line_exits_with_2_and_says_what_is_understood() {
         (&["explain"][..], "KIND/NAME"),
         (&["explain", "data"], "pvc/NAME"),
         (&["explain", "node/data"], "persistentvolumeclaim"),
-        (&["explain", "pvc/data", "-o", "xml"], "possible values: text, json, yaml"),
+        (&["explain", "pvc/data", "-o", "xml"], "possible values: text, wide, json, yaml"),
         (&["explain", "pvc/data", "--kubeconfig", "/nowhere/config"], "/nowhere/config"),
     ] {
         let answer = stage::orlop(args, &[]);

@@ -14,6 +14,7 @@ mod pods {
     mod cluster;
     mod hung;
     mod left;
+    mod measured;
     mod namespace;
     mod objects;
     #[path = "../claims/program.rs"]

@@ -7,6 +7,7 @@ mod rig;
 mod refusals {
     mod arguments;
     mod disks;
+    mod holders;
     mod pools;
     mod records;
     mod tools;

@@ -16,6 +16,7 @@ pub mod durable;
 pub mod error;
 pub mod freeze;
 pub mod fs;
+pub mod holders;
 pub mod image;
 pub mod ioctl;
 pub mod loopdev;

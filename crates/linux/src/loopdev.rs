@@ -7,15 +7,19 @@
 //!    device without an opener is gone (fact 12, R10).
 //! 3. [`detach_and_wait`] clears a device only while it still belongs to the given file, and says "detached" only when
 //!    the kernel says so: `LOOP_CLR_FD` succeeds on a busy device and merely arms autoclear (fact 11).
+//! 4. Looking for a file's device opens no other device, but the first time it is seen: a device that somebody has open
+//!    does not let go, and with many volumes that end at once there would always be somebody who looks.
 //!
 //! # Not here
 //! Guarding against a second attachment of one image (fact 10): the kernel allows it, so the caller holds a flock on
 //! the image around [`find`] and [`attach`].
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use linux_raw_sys::loop_device::{
@@ -115,24 +119,56 @@ pub fn available() -> LoopSupport {
 
 /// Every loop device bound to this file. More than one is a double attachment (fact 10).
 pub fn find(backing: BackingFile) -> Result<Vec<LoopStatus>, LoopError> {
-    let all = bound()?;
-    Ok(all.into_iter().filter(|status| status.backing == backing).collect())
+    let mut found = Vec::new();
+    for index in bound_indexes()? {
+        if backing_of(index)? == Some(backing) {
+            found.extend(status_of(index)?.filter(|status| status.backing == backing));
+        }
+    }
+    Ok(found)
+}
+
+/// What was seen behind each device, with the number that the kernel gave to that attachment. It gives no number twice, so
+/// that what is in here is true for as long as the device has that number.
+static SEEN: Mutex<BTreeMap<u32, (u64, BackingFile)>> = Mutex::new(BTreeMap::new());
+
+/// The file behind a device. The device is opened only if its attachment was never seen.
+fn backing_of(index: u32) -> Result<Option<BackingFile>, LoopError> {
+    let seen = || SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(before) = sequence(index)? else {
+        return Ok(status_of(index)?.map(|status| status.backing));
+    };
+    if let Some((_, backing)) = seen().get(&index).filter(|(number, _)| *number == before) {
+        return Ok(Some(*backing));
+    }
+    let Some(status) = status_of(index)? else { return Ok(None) };
+    if sequence(index)? == Some(before) {
+        seen().insert(index, (before, status.backing));
+    }
+    Ok(Some(status.backing))
+}
+
+/// The number of what a device has now; `None` where the kernel does not count (before 5.15), or the device is gone.
+fn sequence(index: u32) -> Result<Option<u64>, SysError> {
+    let file = Path::new(SYS_BLOCK).join(format!("loop{index}/diskseq"));
+    match std::fs::read_to_string(&file) {
+        Ok(text) => Ok(text.trim().parse().ok()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(SysError::on("read", &file)(error)),
+    }
 }
 
 /// Every loop device whose file the kernel knows by this path.
 ///
 /// Device nodes that are bind mounts of one node are one file; only the path tells which of them is held open.
 pub fn opened_as(path: &Path) -> Result<Vec<LoopStatus>, LoopError> {
-    let mut found = bound()?;
-    let mut failed = None;
-    found.retain(|status| match backing_path(status.device.index) {
-        Ok(backing) => backing.as_deref() == Some(path),
-        Err(error) => {
-            failed = Some(error);
-            false
+    let mut found = Vec::new();
+    for index in bound_indexes()? {
+        if backing_path(index)?.as_deref() == Some(path) {
+            found.extend(status_of(index)?);
         }
-    });
-    failed.map_or(Ok(found), |error| Err(error.into()))
+    }
+    Ok(found)
 }
 
 /// The path of the file behind a device, as this mount namespace sees it; `None` when nothing is bound any more.
@@ -151,6 +187,15 @@ fn backing_path(index: u32) -> Result<Option<PathBuf>, SysError> {
 
 /// Every loop device that is bound to something.
 pub fn bound() -> Result<Vec<LoopStatus>, LoopError> {
+    let mut found = Vec::new();
+    for index in bound_indexes()? {
+        found.extend(status_of(index)?);
+    }
+    Ok(found)
+}
+
+/// The devices that have a file, sorted. None of them is opened.
+fn bound_indexes() -> Result<Vec<u32>, LoopError> {
     let sys_block = Path::new(SYS_BLOCK);
     let entries = match std::fs::read_dir(sys_block) {
         Ok(entries) => entries,
@@ -160,12 +205,12 @@ pub fn bound() -> Result<Vec<LoopStatus>, LoopError> {
     for entry in entries {
         let name = entry.map_err(SysError::on("list", sys_block))?.file_name();
         let Some(index) = name.to_str().and_then(|name| name.strip_prefix("loop")?.parse().ok()) else { continue };
-        // The `loop` directory exists only while a file is bound. Unbound devices need not be opened.
+        // The `loop` directory exists only while a file is bound.
         if sys_block.join(&name).join("loop").exists() {
-            found.extend(status_of(index)?);
+            found.push(index);
         }
     }
-    found.sort_by_key(|status| status.device.index);
+    found.sort_unstable();
     Ok(found)
 }
 
@@ -341,6 +386,9 @@ fn clear_once(device: &LoopDevice, backing: BackingFile) -> Result<Detach, LoopE
 }
 
 /// Waits until no loop device has this file any more: the end of an unmount with autoclear (R11).
+///
+/// Whoever looks at a device has it open for that moment. Closing it is what makes an autoclear device go that has lost its
+/// last user meanwhile, so that looking is also pushing.
 pub fn wait_until_free(backing: BackingFile, patience: Duration) -> Result<Detach, LoopError> {
     let mut patience = Patience::of(patience);
     loop {

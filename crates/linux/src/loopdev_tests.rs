@@ -106,6 +106,49 @@ fn an_autoclear_device_lives_as_long_as_its_opener_and_its_mount_fact_12() {
     assert_eq!(wait_until_free(backing, LONG).unwrap(), Detach::Detached, "no opener, no device");
 }
 
+/// Node 31 #26: who looked for the devices of other volumes kept them all open.
+#[test]
+fn volumes_that_end_at_once_do_not_hold_each_others_devices() {
+    needs!();
+    let rig = Rig::new();
+    let images: Vec<File> = (0..32).map(|number| rig.image(&format!("{number}.img"), MIB)).collect();
+    let attached: Vec<Attached> =
+        images.iter().map(|image| attach(image, Attach { autoclear: true, ..RW }).unwrap()).collect();
+    let start = std::sync::Barrier::new(images.len());
+    let began = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for (image, attached) in images.iter().zip(attached) {
+            let start = &start;
+            scope.spawn(move || {
+                let backing = BackingFile::of(image).unwrap();
+                start.wait();
+                drop(attached.fd);
+                assert_eq!(wait_until_free(backing, LONG).unwrap(), Detach::Detached);
+            });
+        }
+    });
+    println!("32 devices went in {:?}", began.elapsed());
+}
+
+#[test]
+fn what_was_seen_behind_a_device_is_not_believed_of_the_next_attachment() {
+    needs!();
+    let rig = Rig::new();
+    let (first, second) = (rig.image("first.img", MIB), rig.image("second.img", MIB));
+    let (one_file, other_file) = (BackingFile::of(&first).unwrap(), BackingFile::of(&second).unwrap());
+    for _ in 0..8 {
+        let attached = rig.attach(&first);
+        assert_eq!(one(one_file).device, attached.device);
+        drop(attached.fd);
+        assert_eq!(detach_and_wait(&attached.device, one_file, LONG).unwrap(), Detach::Detached);
+        let attached = rig.attach(&second);
+        assert_eq!(one(other_file).device, attached.device);
+        assert!(find(one_file).unwrap().is_empty());
+        drop(attached.fd);
+        assert_eq!(detach_and_wait(&attached.device, other_file, LONG).unwrap(), Detach::Detached);
+    }
+}
+
 #[test]
 fn a_read_only_loop_refuses_writes_even_through_a_writable_open_fact_13() {
     needs!();

@@ -5,12 +5,14 @@
 //! The parser is pure; [`MountTable::read`] feeds it. Truth about what is mounted comes from here, never from records.
 //!
 //! # Invariants
-//! 1. A table is one consistent reading: the file is read until two readings agree (R18).
+//! 1. A table is one reading during which nothing was mounted or unmounted. Where mounts come and go all the time there is
+//!    no such moment; then every mount that stood throughout is in it once, and of the others each is in it or not (R18).
 //! 2. A line that cannot be parsed fails the whole reading. Skipping it could hide the mount that matters.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -60,8 +62,6 @@ impl Mount {
 pub enum MountTableError {
     #[error(transparent)]
     Read(#[from] SysError),
-    #[error("the mount table kept changing while it was read")]
-    Unstable,
     #[error("a line of the mount table is not understood: {0}")]
     Malformed(String),
 }
@@ -73,18 +73,19 @@ pub struct MountTable {
 }
 
 impl MountTable {
-    /// Reads the table. Kernels before 5.8 may tear a reading, so it is repeated until two agree.
+    /// Reads the table, again if it changed meanwhile, but not for ever: since 5.8 the kernel keeps its place between two
+    /// mounts while it lists them, so that no reading loses a mount that did not go. (What is used here needs 5.12 anyway.)
     pub fn read() -> Result<MountTable, MountTableError> {
-        const ATTEMPTS: usize = 8;
-        let mut last = read_bytes()?;
+        const ATTEMPTS: usize = 4;
+        let mut text = Vec::new();
         for _ in 0..ATTEMPTS {
-            let next = read_bytes()?;
-            if next == last {
-                return MountTable::parse(&next);
+            let watch = Watch::new()?;
+            text = watch.read()?;
+            if !watch.changed()? {
+                break;
             }
-            last = next;
         }
-        Err(MountTableError::Unstable)
+        MountTable::parse(&text)
     }
 
     /// Parses the text of a mountinfo file.
@@ -174,6 +175,12 @@ impl Watch {
         Ok(Watch { file })
     }
 
+    fn read(&self) -> Result<Vec<u8>, SysError> {
+        let mut text = Vec::new();
+        (&self.file).read_to_end(&mut text).map_err(SysError::on("read", Path::new(MOUNTINFO)))?;
+        Ok(text)
+    }
+
     /// Whether there was a change since this was asked last. Ask before reading: what happens meanwhile is told next time.
     pub fn changed(&self) -> Result<bool, SysError> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -187,10 +194,6 @@ impl Watch {
             }
         }
     }
-}
-
-fn read_bytes() -> Result<Vec<u8>, SysError> {
-    std::fs::read(MOUNTINFO).map_err(SysError::on("read", Path::new(MOUNTINFO)))
 }
 
 /// `id parent major:minor root mount-point options tag* - fstype source super-options`

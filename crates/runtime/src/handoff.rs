@@ -1,7 +1,10 @@
-//! What a binder and a provisioner tell each other when they are in one process.
+//! What the controllers of one process tell each other directly.
 //!
-//! Between processes the binder asks with an annotation on the claim, which is a write and a trip through the watch. In
-//! one process it asks here. Nothing is lost with the process: the next binder decides the same and asks again.
+//! Between processes the binder asks a provisioner with an annotation on the claim, which is a write and a trip through the
+//! watch. In one process it asks here. Nothing is lost with the process: the next binder decides the same and asks again.
+//!
+//! An attacher writes on an attachment what it is about to publish. In one process whoever makes the attachment asks here
+//! what that will be, and stores both with one write. An attacher that was not asked writes it as ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,12 +19,44 @@ pub struct Asked {
     pub uid: Uid,
 }
 
-type Wake = Arc<dyn Fn(&Asked) + Send + Sync>;
+/// An attachment that is about to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coming<'a> {
+    /// The PersistentVolume's name.
+    pub volume: &'a str,
+    pub handle: &'a str,
+    pub node: &'a str,
+}
 
-/// Who makes volumes in this process, and for which claims they were asked. Clones are the same.
+/// What an attacher would write on it before anything else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notes {
+    pub finalizer: String,
+    pub annotations: BTreeMap<&'static str, String>,
+}
+
+type Wake = Arc<dyn Fn(&Asked) + Send + Sync>;
+type Foresight = Arc<dyn Fn(Coming<'_>) -> Option<Notes> + Send + Sync>;
+
+/// Who makes volumes in this process, for which claims they were asked, and who attaches. Clones are the same.
 #[derive(Clone, Default)]
 pub struct Handoff {
     makers: Arc<Mutex<BTreeMap<String, Maker>>>,
+    attachers: Arc<Mutex<BTreeMap<String, Foresight>>>,
+}
+
+/// An attacher that works; until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Attaching {
+    handoff: Handoff,
+    driver: String,
+}
+
+impl Drop for Attaching {
+    fn drop(&mut self) {
+        self.handoff.foresights().remove(&self.driver);
+    }
 }
 
 #[derive(Default)]
@@ -69,10 +104,52 @@ impl Handoff {
         self.lock().get(name).is_some_and(|maker| maker.asked.contains(uid))
     }
 
+    fn foresights(&self) -> MutexGuard<'_, BTreeMap<String, Foresight>> {
+        self.attachers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An attacher of this process works for `driver`; `foresight` says what it would write on an attachment first.
+    pub fn attaches(
+        &self,
+        driver: &str,
+        foresight: impl Fn(Coming<'_>) -> Option<Notes> + Send + Sync + 'static,
+    ) -> Attaching {
+        self.foresights().insert(driver.to_owned(), Arc::new(foresight));
+        Attaching { handoff: self.clone(), driver: driver.to_owned() }
+    }
+
+    /// What the attacher of a driver would write on a coming attachment, if it is in this process and can tell.
+    pub fn notes(&self, driver: &str, coming: Coming<'_>) -> Option<Notes> {
+        let foresight = self.foresights().get(driver).cloned()?;
+        foresight(coming)
+    }
+
     /// The claim has a volume, or is gone.
     pub fn forget(&self, uid: &Uid) {
         for maker in self.lock().values_mut() {
             maker.asked.remove(uid);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_there_while_the_attacher_works_and_not_longer() {
+        let handoff = Handoff::default();
+        let coming = Coming { volume: "v", handle: "h", node: "n" };
+        assert_eq!(handoff.notes("d", coming), None);
+        let attaching = handoff.attaches("d", |coming| {
+            let annotations = BTreeMap::from([("at", coming.node.to_owned())]);
+            (coming.handle == "h").then(|| Notes { finalizer: "f".to_owned(), annotations })
+        });
+        let notes = handoff.clone().notes("d", coming).expect("the attacher says so");
+        assert_eq!((notes.finalizer.as_str(), notes.annotations["at"].as_str()), ("f", "n"));
+        assert_eq!(handoff.notes("d", Coming { handle: "other", ..coming }), None);
+        assert_eq!(handoff.notes("other", coming), None);
+        drop(attaching);
+        assert_eq!(handoff.notes("d", coming), None);
     }
 }

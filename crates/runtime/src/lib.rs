@@ -45,7 +45,7 @@ pub mod stop;
 pub mod time;
 
 pub use api::object::{Key, Kind, Meta, Object, Revision, Uid};
-pub use cache::{Cache, Caches, Change, Index, Lookup};
+pub use cache::{Cache, Caches, Change, Index, Lookup, Want};
 pub use client::{Client, Patch};
 pub use context::{Context, Live};
 pub use entropy::Entropy;

@@ -131,7 +131,17 @@ pub struct SchedulerMetrics {
     pub stage_errors: Family<Stage, Counter>,
 }
 
-/// A call to a driver. `migrated` appears only for drivers that replaced an in-tree plugin, so this is a list.
+/// Who calls a driver: sidecars and kubelets count their calls under different names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Caller {
+    /// `csi_sidecar_operations_seconds`, with `migrated` only for drivers that replaced an in-tree plugin.
+    #[default]
+    Sidecar,
+    /// `csi_operations_seconds`, always with `migrated` (spec node 26).
+    Node,
+}
+
+/// A call to a driver. A sidecar's `migrated` appears only for drivers that replaced an in-tree plugin, so this is a list.
 pub type CallLabels = Vec<(&'static str, String)>;
 
 /// `workqueue_*`, labelled by queue.
@@ -200,6 +210,8 @@ struct Inner {
 pub struct Families {
     /// `csi_sidecar_operations_seconds`.
     pub calls: Histograms<CallLabels>,
+    /// `csi_operations_seconds`.
+    pub node_calls: Histograms<CallLabels>,
     /// `workqueue_*`.
     pub queues: QueueMetrics,
     /// `leader_election_master_status`.
@@ -347,6 +359,11 @@ impl Registrar {
                 "Seconds of calls to the driver, by gRPC status",
                 histograms(operation_histogram),
             ),
+            node_calls: self.add(
+                "csi_operations_seconds",
+                "Seconds of the node agent's calls to drivers, by gRPC status",
+                histograms(operation_histogram),
+            ),
             queues: self.queues(),
             leading: self.add("leader_election_master_status", "1 while this process leads", Family::default()),
             slow_renewals: self.add("leader_election_slowpath", "Renewals that had to read first", Family::default()),
@@ -409,8 +426,12 @@ impl Metrics {
     }
 
     /// Counts the seconds of one call to a driver.
-    pub fn called(&self, labels: CallLabels, took: Duration) {
-        self.calls.get_or_create(&labels).observe(took.as_secs_f64());
+    pub fn called(&self, caller: Caller, labels: CallLabels, took: Duration) {
+        let family = match caller {
+            Caller::Sidecar => &self.calls,
+            Caller::Node => &self.node_calls,
+        };
+        family.get_or_create(&labels).observe(took.as_secs_f64());
     }
 }
 
@@ -437,7 +458,7 @@ mod tests {
         let metrics = Metrics::new(&SystemClock);
         let labels =
             vec![("driver_name", "d".to_owned()), ("method_name", "/csi.v1.Controller/CreateVolume".to_owned())];
-        metrics.called(labels, Duration::from_millis(200));
+        metrics.called(Caller::Sidecar, labels, Duration::from_millis(200));
         metrics.queues.adds.get_or_create(&Name { name: "claims".into() }).inc();
         metrics.provision.provisioned.get_or_create(&Provision { class: "c".into(), source: String::new() }).inc();
         metrics.leading.get_or_create(&Name { name: "l".into() }).set(1);

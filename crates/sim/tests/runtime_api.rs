@@ -247,6 +247,6 @@ async fn pages_and_streams_give_the_same_world() {
 
 #[test]
 fn metadata_stays_small() {
-    // 100,000 volumes and claims have to fit into 150 MB with everything else.
-    assert!(size_of::<Meta>() <= 160, "{}", size_of::<Meta>());
+    // 100,000 volumes and claims have to fit into 150 MB with everything else. The uid is in it, not behind it.
+    assert!(size_of::<Meta>() <= 176, "{}", size_of::<Meta>());
 }

@@ -2,8 +2,8 @@
 //!
 //! The suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
 //! grpc-go client that sends a socket path as `:authority`), `api` (the API server's checklist and kubectl), `differential`
-//! (kube-apiserver on the same requests), `claims` (from claim to volume beside Kubernetes' own programs) and `registration`
-//! (the Go registrar with our agent). None needs anything installed before but Go, which fetches its modules itself.
+//! (kube-apiserver on the same requests), `claims` (from claim to volume beside Kubernetes' own programs), `pods` (from volume
+//! to pod beside them) and `registration` (the Go registrar with our agent). None needs anything installed before but Go, which fetches its modules itself.
 
 mod api;
 mod authority;
@@ -14,6 +14,8 @@ mod driver;
 mod facts;
 pub(crate) mod golang;
 mod kubectl;
+mod peers;
+mod pods;
 mod registration;
 mod sanity;
 
@@ -22,6 +24,7 @@ use anyhow::bail;
 pub(crate) use driver::{Driver, Launch, Mode, tail};
 pub(crate) use sanity::{Profile, build};
 
+use crate::kubernetes::Beside;
 use crate::report::{Ending, Report};
 use golang::Go;
 
@@ -53,6 +56,8 @@ enum Suite {
     Differential(differential::Args),
     /// Take claims to volumes on a real kube-apiserver, beside kube-controller-manager, kube-scheduler and a Go driver.
     Claims(claims::Args),
+    /// Bring volumes to pods on a real kube-apiserver, beside kube-scheduler, with others' programs in the places of ours.
+    Pods(pods::Args),
     /// Let the Go node-driver-registrar register a driver with our agent.
     Registration(registration::Args),
 }
@@ -76,6 +81,7 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
         Some(Suite::Api) => api(&mut report).await,
         Some(Suite::Differential(args)) => differential(&go, &args, &mut report).await,
         Some(Suite::Claims(args)) => claims::run(&go, &args, &mut report).await?,
+        Some(Suite::Pods(args)) => pods::run(&go, &args, &mut report).await?,
         Some(Suite::Registration(args)) => registration(&go, &args, &mut report).await,
         Some(Suite::Kubectl) => kubectl(&go, &mut report).await,
         Some(Suite::Peers) => report.section("peers", || kubectl::peers(&go)),
@@ -87,6 +93,7 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
             kubectl(&go, &mut report).await;
             differential(&go, &differential::Args::default(), &mut report).await;
             claims::run(&go, &claims::Args::default(), &mut report).await?;
+            pods::run(&go, &pods::Args::default(), &mut report).await?;
             registration(&go, &registration::Args::default(), &mut report).await;
         }
     }
@@ -121,4 +128,10 @@ async fn kubectl(go: &Go, report: &mut Report) {
     let section = Report::begin("kubectl");
     let ending = Ending::from(kubectl::run(go).await);
     report.end(section, ending);
+}
+
+/// Ends only if one of the programs does.
+async fn any_died(programs: &mut [Beside]) -> anyhow::Error {
+    let deaths = programs.iter_mut().map(|program| Box::pin(program.died()));
+    futures_util::future::select_all(deaths).await.0
 }

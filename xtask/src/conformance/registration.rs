@@ -2,15 +2,14 @@
 //!
 //! The scenario is a test of the package `orlop` (`crates/cli/tests/registration/agent.rs`); this finds the program.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
 use super::golang::Go;
+use super::peers;
 use crate::report::Ending;
-
-const REGISTRAR: (&str, &str) = ("github.com/kubernetes-csi/node-driver-registrar", "v2.17.0");
 
 /// What `cargo xtask conformance registration` takes.
 #[derive(Debug, Default, clap::Args)]
@@ -21,27 +20,13 @@ pub(crate) struct Args {
 }
 
 pub(super) async fn run(go: &Go, args: &Args) -> Ending {
-    let program = match &args.registrar {
-        Some(program) => program.clone(),
-        None => match build(go) {
-            Ok(program) => program,
-            Err(error) => return Ending::Skipped(format!("{error:#}; name one with --registrar")),
-        },
-    };
-    Ending::from(play(&program).await)
+    match peers::REGISTRAR.find(go, args.registrar.as_deref()) {
+        Ok(program) => Ending::from(play(&program).await),
+        Err(why) => Ending::Skipped(format!("{why:#}")),
+    }
 }
 
-fn build(go: &Go) -> anyhow::Result<PathBuf> {
-    let source = go.module(REGISTRAR.0, REGISTRAR.1)?;
-    let folder = crate::target().join("conformance/bin");
-    std::fs::create_dir_all(&folder)?;
-    let program = folder.join("csi-node-driver-registrar");
-    go.build(&source, "./cmd/csi-node-driver-registrar", &program)?;
-    Ok(program)
-}
-
-async fn play(program: &std::path::Path) -> anyhow::Result<()> {
-    let program = program.canonicalize().with_context(|| format!("{} is not there", program.display()))?;
+async fn play(program: &Path) -> anyhow::Result<()> {
     let mut tests = Command::new("cargo");
     tests.args(["test", "-p", "orlop", "--test", "registration", "gos_registrar"]);
     tests.env("ORLOP_GO_REGISTRAR", program).current_dir(crate::root()).kill_on_drop(true);

@@ -8,6 +8,8 @@ use tokio::process::Command;
 use super::process::Process;
 use super::{Program, Programs};
 
+const ATTACH_DETACH: &str = "persistentvolume-attach-detach-controller";
+
 /// The loops of kube-controller-manager that `orlop controllers` replaces.
 const LOOPS: [&str; 6] = [
     "persistentvolume-binder-controller",
@@ -15,7 +17,7 @@ const LOOPS: [&str; 6] = [
     "persistentvolume-protection-controller",
     "volumeattributesclass-protection-controller",
     "ephemeral-volume-controller",
-    "persistentvolume-attach-detach-controller",
+    ATTACH_DETACH,
 ];
 
 /// How fast the Go programs may write; their defaults would measure their manners.
@@ -54,8 +56,17 @@ impl Beside {
 
     /// kube-controller-manager with nothing but the loops for volumes.
     pub(crate) fn controller_manager(programs: &Programs, kubeconfig: &Path, folder: &Path) -> anyhow::Result<Self> {
+        Self::loops(&LOOPS, programs, kubeconfig, folder)
+    }
+
+    /// The same with nothing but attaching and detaching.
+    pub(crate) fn attach_detach(programs: &Programs, kubeconfig: &Path, folder: &Path) -> anyhow::Result<Self> {
+        Self::loops(&[ATTACH_DETACH], programs, kubeconfig, folder)
+    }
+
+    fn loops(loops: &[&str], programs: &Programs, kubeconfig: &Path, folder: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(programs.path(Program::ControllerManager)?);
-        command.arg("--kubeconfig").arg(kubeconfig).args(["--controllers", &LOOPS.join(",")]);
+        command.arg("--kubeconfig").arg(kubeconfig).args(["--controllers", &loops.join(",")]);
         command.args(["--leader-elect=false", "--secure-port=0", "--profiling=false"]).args(QPS);
         Self::start(Program::ControllerManager.name(), command, folder)
     }

@@ -35,7 +35,11 @@ pub(super) fn serve(call: &Call, endpoint: &Endpoint) -> Outcome<Answer> {
         }
         Endpoint::Metrics => {
             let core = &call.shared.core;
-            let text = call.shared.metrics.print(&core.served(), &core.store);
+            let mut text = call.shared.metrics.print(&core.served(), &core.store);
+            if let Some(beside) = call.shared.beside.get() {
+                // The mark of OpenMetrics for the end has no place in the older form.
+                text.push_str((beside.0)().trim_end().trim_end_matches("# EOF"));
+            }
             Ok(Answer::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text))
         }
         Endpoint::Unknown => Ok(Answer::page_not_found()),

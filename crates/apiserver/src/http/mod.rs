@@ -23,7 +23,7 @@ pub(crate) use gate::Gate;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -75,6 +75,17 @@ pub(crate) struct Shared {
     pub(crate) address: String,
     pub(crate) swagger: SwaggerCache,
     pub(crate) metrics: Arc<Metrics>,
+    /// What the rest of the process measures, in the text form of Prometheus.
+    pub(crate) beside: OnceLock<Beside>,
+}
+
+/// Answers with what is measured beside the server.
+pub(crate) struct Beside(pub(crate) Box<dyn Fn() -> String + Send + Sync>);
+
+impl std::fmt::Debug for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beside")
+    }
 }
 
 impl Service {

@@ -105,6 +105,10 @@ struct AttachArgs {
     /// Volumes of one driver that are on their way to nodes and back at once.
     #[arg(long, value_name = "N", default_value_t = 256)]
     concurrent_attachments_per_driver: usize,
+    /// How long a node is not told of an attached volume while more are on their way to it, so that one write tells of all;
+    /// longer on a server that is slow. 0s tells of each at once. What is detached never waits for it.
+    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = parse_duration)]
+    node_status_window: Duration,
 }
 
 impl AttachArgs {
@@ -120,6 +124,7 @@ impl AttachArgs {
             per_driver: self.concurrent_attachments_per_driver,
             force_after: self.force_detach_after.filter(|_| !self.disable_force_detach_on_timeout),
             resync: resync.filter(|_| !self.disable_attach_detach_reconcile_sync),
+            node_status_window: self.node_status_window,
             ..attach::Options::default()
         })
     }
@@ -281,5 +286,11 @@ mod tests {
         assert_eq!(minute.resync, Some(Duration::from_secs(60)));
         let error = attach(&["--attach-detach-reconcile-sync-period=500ms"]).unwrap_err().to_string();
         assert!(error.contains("at least 1s"), "{error}");
+    }
+
+    #[test]
+    fn a_node_may_be_told_of_each_volume_at_once() {
+        assert_eq!(attach(&[]).unwrap(), attach::Options::default());
+        assert_eq!(attach(&["--node-status-window=0s"]).unwrap().node_status_window, Duration::ZERO);
     }
 }

@@ -1,25 +1,22 @@
 //! `orlop explain`: why a claim, a volume or a pod's volumes are where they are, on any cluster.
 //!
-//! What the cluster shows is gathered here (`look.rs`) and explained in `lifecycle::explain`, by the functions that the
+//! What the cluster shows is gathered in `cluster/look.rs` and explained in `lifecycle::explain`, by the functions that the
 //! controllers decide with. Nothing is written, and what may not be read is left out and said.
 
-mod look;
 mod render;
 mod target;
 
-use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow};
-use api::{Claim, Key, Kind, Pod, Volume};
+use anyhow::anyhow;
+use api::{Claim, Key, Kind, Object, Pod, Volume};
 use lifecycle::explain::{self, Explanation};
-use runtime::client::Error;
+use runtime::Client;
+use runtime::client::{Error, Selection};
 use runtime::time::SystemClock;
-use runtime::{Client, Entropy, Metrics, client};
 
+use crate::cluster::{ClusterArgs, Eye, OutputArgs, ScopeArgs};
 use crate::process;
-use look::Eye;
 use target::Target;
 
 /// Says why a claim, a volume or a pod's volumes are where they are, with the evidence and what to do about it.
@@ -30,25 +27,12 @@ pub(crate) struct Args {
     /// persistentvolume and volume are understood, too.
     #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
     what: Vec<String>,
-    /// Namespace of the claim or pod. Without it: the one of the kubeconfig's context.
-    #[arg(short, long, value_name = "NAME")]
-    namespace: Option<String>,
-    /// Path of a kubeconfig. Without it: $KUBECONFIG, then ~/.kube/config, then the pod's service account.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig. Without it: its current one.
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-    /// Form of the answer.
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
-    output: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
-    Text,
-    Json,
-    Yaml,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -57,50 +41,60 @@ Examples:
   orlop explain pvc data -n shop --context production
   orlop explain pv/pvc-5f7c -o json
   orlop explain pod/web -n shop
+  orlop explain pvc/data -A
 
 Exit codes: 0 all is as it should be, 1 it waits or is stuck, 2 it could not be explained.";
 
-/// It waits, or is stuck.
-const WAITING: u8 = 1;
-/// No explanation: no such object, no access, no server.
-const FAILED: u8 = 2;
+/// More of one name than this are not told apart.
+const MOST_NAMESAKES: u32 = 100;
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let mut code = ExitCode::SUCCESS;
-    let explained = process::block_on(async {
+    process::reported("explain", async {
         let explanation = explain(args).await?;
-        let text = render::render(&explanation, args.output);
-        std::io::stdout().write_all(text.as_bytes()).context("writing the answer")?;
-        if !explanation.healthy() {
-            code = ExitCode::from(WAITING);
-        }
-        Ok(())
-    });
-    match explained {
-        Ok(()) => code,
-        Err(error) => {
-            eprintln!("orlop explain: {error:#}");
-            ExitCode::from(FAILED)
-        }
+        args.output.print(&explanation)?;
+        Ok(explanation.healthy())
+    })
+}
+
+/// The name of a claim: NAME, or as `explain` takes it.
+pub(crate) fn claim_name(text: &str) -> anyhow::Result<Box<str>> {
+    let word = if text.contains('/') { text.to_owned() } else { format!("pvc/{text}") };
+    match Target::parse(&[word]).map_err(|error| anyhow!(error))? {
+        Target::Claim(name) => Ok(name.into()),
+        Target::Volume(_) | Target::Pod(_) => Err(anyhow!("{text:?} is no claim: write NAME or pvc/NAME")),
     }
 }
 
 async fn explain(args: &Args) -> anyhow::Result<Explanation> {
     let target = Target::parse(&args.what).map_err(|error| anyhow!(error))?;
-    let (inner, namespace) = process::connect::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let metrics = Metrics::new(&SystemClock);
-    let options = client::Options { manager: "orlop-explain".to_owned(), ..client::Options::default() };
-    let client = Client::new(inner, options, &metrics, &Entropy::from_system());
-    let eye = Eye::new(&client, &SystemClock);
+    let cluster = args.cluster.connect("orlop-explain").await?;
+    let (namespace, client) = (args.scope.namespace(&cluster), &cluster.client);
+    let eye = Eye::new(client, &SystemClock);
     match target {
-        Target::Claim(name) => {
-            let namespace = args.namespace.clone().unwrap_or(namespace);
-            claim(&client, &eye, &Key::namespaced(&namespace, &name)).await
-        }
-        Target::Volume(name) => volume(&client, &eye, &Key::cluster(&name)).await,
-        Target::Pod(name) => {
-            let namespace = args.namespace.clone().unwrap_or(namespace);
-            pod(&client, &eye, &Key::namespaced(&namespace, &name)).await
+        Target::Claim(name) => claim(client, &eye, &key::<Claim>(client, namespace, &name).await?).await,
+        Target::Volume(name) => volume(client, &eye, &Key::cluster(&name)).await,
+        Target::Pod(name) => pod(client, &eye, &key::<Pod>(client, namespace, &name).await?).await,
+    }
+}
+
+/// The object of this name: in the namespace, or the only one in all of them.
+async fn key<T: Object>(client: &Client, namespace: Option<String>, name: &str) -> anyhow::Result<Key> {
+    if let Some(namespace) = namespace {
+        return Ok(Key::namespaced(&namespace, name));
+    }
+    let named = Selection { fields: Some(format!("metadata.name={name}")), ..Selection::default() };
+    let found = client.list::<T>(T::KIND, &named, MOST_NAMESAKES, None).await;
+    let found = found.map_err(|error| anyhow!(error).context(format!("looking for {} {name}", T::KIND)))?.items;
+    match &found[..] {
+        [] => Err(anyhow!("there is no {} {name} in any namespace", T::KIND)),
+        [one] => Ok(one.meta().key.clone()),
+        several => {
+            let places: Vec<&str> = several.iter().filter_map(|one| one.meta().key.namespace()).collect();
+            Err(anyhow!(
+                "there are several {} {name}, in the namespaces {}; say which with -n",
+                T::KIND,
+                places.join(", ")
+            ))
         }
     }
 }

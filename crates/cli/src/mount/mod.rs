@@ -22,11 +22,11 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use api::keys::finalizer::HOST_MOUNT;
 use api::{Claim, Key, Kind, Object as _, Source, Volume, VolumeMode, Word};
-use runtime::client::{self, Error, Preconditions, Selection};
-use runtime::time::SystemClock;
-use runtime::{Caches, Client, Entropy, Metrics, Patch, Stopper};
+use runtime::client::{Error, Preconditions, Selection};
+use runtime::{Caches, Client, Entropy, Patch, Stopper};
 use serde_json::json;
 
+use crate::cluster::{Cluster, ClusterArgs};
 use crate::process;
 use consumer::{Consumer, Use};
 pub(crate) use fstab::arguments as helper_arguments;
@@ -34,12 +34,8 @@ pub(crate) use fstab::arguments as helper_arguments;
 /// How to reach the cluster, and who we are in it.
 #[derive(Debug, Clone, clap::Args)]
 struct Where {
-    /// Path of a kubeconfig. Without it: $KUBECONFIG, then ~/.kube/config.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig. Without it: its current one.
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     /// Name of this machine's node, as its agent has it. Without it: the host's name.
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
@@ -101,20 +97,7 @@ pub(crate) fn umount(args: &UmountArgs) -> ExitCode {
     process::ended("umount", process::block_on(umount_path(args)))
 }
 
-/// A connection to the cluster, and the namespace to look in.
-struct Cluster {
-    client: Client,
-    namespace: String,
-}
-
 impl Cluster {
-    async fn connect(to: &Where) -> anyhow::Result<Self> {
-        let (inner, namespace) = process::connect::connect(to.kubeconfig.as_deref(), to.context.as_deref()).await?;
-        let options = client::Options { manager: "orlop-mount".to_owned(), ..client::Options::default() };
-        let client = Client::new(inner, options, &Metrics::new(&SystemClock), &Entropy::from_system());
-        Ok(Self { client, namespace })
-    }
-
     /// Waits until the pod looks as `done` wants it, which is told `None` once the pod is gone.
     async fn until<T>(
         &self,
@@ -123,7 +106,7 @@ impl Cluster {
         done: impl Fn(Option<&Consumer>) -> Option<T>,
     ) -> Result<T, Option<Arc<Consumer>>> {
         let fields = Some(format!("metadata.name={}", pod.name()));
-        let selection = Selection { namespace: pod.namespace().map(str::to_owned), labels: None, fields };
+        let selection = Selection { namespace: pod.namespace().map(str::to_owned), fields, ..Selection::default() };
         let caches = Caches::new(&self.client, &Entropy::from_system());
         let cache = caches.selected::<Consumer>(selection);
         let news = Arc::new(tokio::sync::Notify::new());
@@ -155,7 +138,7 @@ async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
         print!("{}", unit::text(args, &path)?);
         return Ok(());
     }
-    let cluster = Cluster::connect(&args.to).await?;
+    let cluster = args.to.cluster.connect("orlop-mount").await?;
     let claim = claim_key(&args.claim, &cluster.namespace)?;
     let found: Claim = match cluster.client.get(Kind::CLAIM, &claim).await {
         Ok(found) => found,
@@ -230,7 +213,7 @@ async fn source(cluster: &Cluster, claim: &Key, pod: &Consumer) -> anyhow::Resul
 
 async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
     let path = path::settle(&args.path)?;
-    let cluster = Cluster::connect(&args.to).await?;
+    let cluster = args.to.cluster.connect("orlop-mount").await?;
     let node = args.to.node();
     let pods = consumer::of_path(&cluster.client, &node, &path).await?;
     if pods.is_empty() {

@@ -10,11 +10,11 @@ use super::MountArgs;
 pub(super) fn text(args: &MountArgs, path: &Path) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut flags = Vec::new();
-    if let Some(file) = &args.to.kubeconfig {
+    if let Some(file) = &args.to.cluster.kubeconfig {
         let file = std::path::absolute(file).with_context(|| format!("--kubeconfig {}", file.display()))?;
         flags.push(format!("--kubeconfig={}", word(&file.to_string_lossy())?));
     }
-    if let Some(context) = &args.to.context {
+    if let Some(context) = &args.to.cluster.context {
         flags.push(format!("--context={}", word(context)?));
     }
     if let Some(node) = &args.to.node_name {

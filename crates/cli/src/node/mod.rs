@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use control::Context;
+use lifecycle::node::selinux::Gate;
 use node::drivers::Drivers;
 use node::host::{self, LinuxHost};
 use node::layout::Layout;
@@ -61,6 +62,18 @@ pub(crate) struct WorkArgs {
     /// How long one call to a driver may take.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
     csi_timeout: Duration,
+    /// Mount all volumes with their pods' SELinux contexts, where SELinux is on and the driver can; off: only those for
+    /// one pod (ReadWriteOncePod).
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", value_name = "BOOL")]
+    selinux_mount: bool,
+    /// How long a driver whose registration socket is gone stays usable and announced; registrars restart.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    driver_grace: Duration,
+    /// Unmount volumes that no pod wants without their driver when it has been away this long. What only the driver
+    /// knows of, such as a device that it attached, stays as it is; leave it out to wait for the driver for ever.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    unmount_without_driver_after: Option<Duration>,
 }
 
 impl WorkArgs {
@@ -108,9 +121,9 @@ pub(crate) struct NodeAgent {
 }
 
 impl NodeAgent {
-    /// For a process of its own: of nodes it sees only its own.
+    /// For a process of its own: it keeps only what concerns this node.
     pub(crate) fn new(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
-        registry::narrow(&context.caches, &args.name());
+        node::agent::narrow(&context.caches, &args.name());
         Self::beside_controllers(context, args)
     }
 
@@ -130,12 +143,15 @@ impl NodeAgent {
             finish_pods: args.finish_pods,
             timeout: args.csi_timeout,
             republish: args.sync_frequency,
+            selinux: if args.selinux_mount { Gate::All } else { Gate::OnePod },
             stats: Some(args.volume_stats_agg_period).filter(|period| !period.is_zero()),
+            alone_after: args.unmount_without_driver_after,
             ..Options::new(&name, Layout::new(&root)?)
         };
         let sockets = options.layout.registry();
         let host = LinuxHost::new(host::Options::default());
-        let registry = Registry::new(context, drivers.clone(), registry::Options::new(&name, &root));
+        let registering = registry::Options { grace: args.driver_grace, ..registry::Options::new(&name, &root) };
+        let registry = Registry::new(context, drivers.clone(), registering);
         let keep = machine::Options::new(&name, &process::identity());
         let machine = args.register_node.then(|| Machine::new(context, keep, registry.readiness()));
         let agent = Agent::new(context, Arc::new(host), drivers, options);

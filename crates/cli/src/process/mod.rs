@@ -256,6 +256,23 @@ pub(crate) fn ended(command: &str, result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
+/// How a command that reports ends: 0 if all is well, 1 if what it reports is not, 2 if it could not find out.
+pub(crate) fn reported(command: &str, work: impl Future<Output = anyhow::Result<bool>>) -> ExitCode {
+    let mut well = false;
+    let reported = block_on(async {
+        well = work.await?;
+        Ok(())
+    });
+    match (reported, well) {
+        (Ok(()), true) => ExitCode::SUCCESS,
+        (Ok(()), false) => ExitCode::from(1),
+        (Err(error), _) => {
+            eprintln!("orlop {command}: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 /// Starts a runtime for a command that mostly waits, and runs it there.
 pub(crate) fn block_on<F: Future<Output = anyhow::Result<()>>>(work: F) -> anyhow::Result<()> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();

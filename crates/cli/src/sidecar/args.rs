@@ -156,7 +156,7 @@ pub(crate) struct WorkArgs {
     /// How long something waits at most before it is tried again.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration, help_heading = "Work")]
     retry_interval_max: Duration,
-    /// So many claims, volumes and attachments are worked on at once [default: 100, of attachments 10].
+    /// So many claims and volumes are worked on at once, and so many calls are made that attach [default: 100 and 10].
     #[arg(long, value_name = "N", help_heading = "Work")]
     pub(super) worker_threads: Option<usize>,
     /// Also run what `orlop controllers` does, in this process: caches are shared, what the two tell each other is not

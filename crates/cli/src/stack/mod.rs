@@ -116,12 +116,23 @@ impl Stack {
         let inner = kube::Client::new(api.service().as_user(User::loopback()), "default");
         let process = Process::new(inner, runtime::client::Options::default(), "orlop");
         let context = process.context.clone();
+        let metrics = context.metrics.clone();
+        api.measure_beside(move || metrics.encode());
         let (driver, working) = work(process, place).await?;
         Ok((Self { context, address, driver }, Parts { parts: vec![working, driving, serving] }))
     }
 }
 
 impl Parts {
+    /// Starts another part, which ends before the others.
+    pub(crate) fn add_first<W, F>(&mut self, name: &'static str, work: W)
+    where
+        W: FnOnce(Stop) -> F,
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.parts.insert(0, Part::start(name, work));
+    }
+
     /// Ends when any part does, which none does by itself.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         let waits = self.parts.iter_mut().map(|part| Box::pin(async move { (part.name, (&mut part.running).await) }));

@@ -9,8 +9,9 @@ use runtime::client::Error;
 use runtime::{Stopper, stop};
 use serde_json::json;
 
+use crate::page;
 use crate::process::{self, LogArgs};
-use crate::stack::{self, Place, Stack};
+use crate::stack::{self, Parts, Place, Stack};
 
 /// Runs the API, the local driver, the controllers and the provisioner in one process.
 #[derive(Debug, clap::Args)]
@@ -25,6 +26,9 @@ pub(crate) struct Args {
     /// Name of the default class, which is made if it does not exist; empty makes none.
     #[arg(long, value_name = "NAME", default_value = "local")]
     class: String,
+    /// Loopback address of the live page, or off. Its address with the token is in DIR/page-url.
+    #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:0")]
+    page: page::Where,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -48,6 +52,9 @@ async fn start(args: Args) -> anyhow::Result<()> {
     let place = Place { data, listen: args.listen };
     let (stack, mut parts) = Stack::start(&place).await?;
     make_class(&stack, &args.class).await?;
+    if let page::Where::At(listen) = args.page {
+        start_page(&place, &stack, &mut parts, listen).await?;
+    }
     tracing::info!(address = %stack.address, kubeconfig = %place.kubeconfig().display(), driver = stack.driver, "ready");
     let (stopper, stopped) = Stopper::new();
     tokio::select! {
@@ -61,6 +68,22 @@ async fn start(args: Args) -> anyhow::Result<()> {
         stack::release(&place)?;
     }
     tracing::info!("stopped");
+    Ok(())
+}
+
+/// The live page, which reads what the controllers' caches hold.
+async fn start_page(place: &Place, stack: &Stack, parts: &mut Parts, listen: page::Loopback) -> anyhow::Result<()> {
+    let settings = page::Settings {
+        listen,
+        cluster: format!("orlop up on {}", stack::node_name()),
+        token: page::Kept::In(place.data.join("page-token")),
+        driver: Some(place.socket()),
+    };
+    let page = page::Page::open(settings).await?;
+    page.write_url(&place.data.join("page-url"))?;
+    page.announce()?;
+    let context = stack.context.clone();
+    parts.add_first("the page", |stop| async move { page.run(context, stop).await });
     Ok(())
 }
 

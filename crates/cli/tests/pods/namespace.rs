@@ -1,7 +1,7 @@
 //! A mount namespace as a thing that a test holds.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -15,10 +15,28 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// A copy of ours as it is now; what is mounted in one later is not seen in the other.
+    /// A copy of ours as it is now; what is mounted in one later is not seen in the other. Other programs' loop devices are
+    /// not in it: a copy of their mounts would keep the devices busy for as long as this namespace lives.
     pub(super) fn new() -> Self {
+        let script = "while read -r id parent device root point rest; do \
+                          case $rest in *' /dev/loop'*) umount -l \"$point\" ;; esac; \
+                      done < /proc/self/mountinfo; echo made; exec cat";
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", "echo made; exec cat"]);
+        command.args(["--mount", "--propagation", "private"]);
+        Self::kept_by(command, script)
+    }
+
+    /// A copy of this one; mounts that are shared here are shared with it.
+    #[allow(dead_code, reason = "the tests of machines use it")]
+    pub(super) fn sharing(&self) -> Self {
+        let mut command = self.command("unshare");
+        command.args(["--mount", "--propagation", "unchanged"]);
+        Self::kept_by(command, "echo made; exec cat")
+    }
+
+    /// What is started in a new namespace by this command stays in it and does nothing once it has said `made`.
+    fn kept_by(mut command: Command, script: &str) -> Self {
+        command.args(["sh", "-c", script]);
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("unshare is there");
         let mut line = String::new();
         BufReader::new(keeper.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -44,6 +62,19 @@ impl Namespace {
         MountTable::parse(&table).expect("the kernel wrote it")
     }
 
+    /// Runs a command to its success with this input. Gives what it says.
+    #[allow(dead_code, reason = "the tests of machines use it")]
+    pub(super) fn run(&self, program: &str, args: &[&std::ffi::OsStr], input: &[u8]) -> Vec<u8> {
+        let mut command = self.command(program);
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // What it does not want to read is no failure by itself.
+        drop(child.stdin.take().unwrap().write_all(input));
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
     /// Mounts with `options` inside, the mount's file descriptor 0 being `input`.
     pub(super) fn mount(&self, (kind, options): (&str, &str), target: &Path, input: File) {
         let mut command = self.command("mount");
@@ -53,10 +84,17 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
+impl Namespace {
+    /// Nobody keeps it any more: it goes with the last program inside.
+    pub(super) fn end(&mut self) {
         drop(self.keeper.kill());
         drop(self.keeper.wait());
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

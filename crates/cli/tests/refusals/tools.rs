@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use tonic::Code;
 
+use super::holders::leave_others_devices;
 use crate::needs;
 use crate::rig::ask::*;
 use crate::rig::call::*;
@@ -15,8 +16,9 @@ fn driver_without(scratch: &Scratch, tools: &[&str]) -> Driver {
     let hide: Vec<String> =
         tools.iter().map(|tool| format!("mount --bind /dev/null \"$(command -v {tool})\" || exit 3; ")).collect();
     let socket = scratch.path("csi.sock");
+    let script = format!("{}{}exec \"$@\"", leave_others_devices(&scratch.path("")), hide.concat());
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", &format!("{}exec \"$@\"", hide.concat()), "sh"]);
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);
     command.arg(env!("CARGO_BIN_EXE_orlop")).args(["driver", "--node-id", NODE]).arg("--endpoint").arg(&socket);
     command.arg("--pool").arg(scratch.path("pool")).stdout(Stdio::null());
     Driver::launch(command, socket).unwrap_or_else(|log| panic!("{log}"))

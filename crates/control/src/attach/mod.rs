@@ -12,10 +12,13 @@
 //!    node that the server gave in the same pass, after the last report (I14).
 //! 3. Every write names the revision it was decided about, or creates what must not exist.
 //! 4. Nothing waits for a driver: attachers answer through the watch.
+//! 5. News for a node may wait for a moment for more of it, so that one write tells all; what has to be written before a
+//!    detach never does.
 
 mod gate;
 mod metrics;
 mod node;
+mod pace;
 mod progress;
 mod view;
 mod volume;
@@ -34,6 +37,7 @@ use tokio::time::sleep;
 use crate::{Context, Notices};
 use gate::Gate;
 use metrics::AttachMetrics;
+use pace::Paces;
 use progress::{Ends, Told};
 use view::View;
 use wake::{Queues, Wake};
@@ -57,13 +61,21 @@ pub struct Options {
     /// After how long a node that is not ready loses volumes that it may still use: `--force-detach-after`. Never by
     /// default: such a node may be writing.
     pub force_after: Option<Duration>,
+    /// How long a node that more volumes are on their way to is not told of those that came: `--node-status-window`.
+    pub node_status_window: Duration,
     /// How often everything is looked at again, in case something was missed, if at all.
     pub resync: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { workers: 64, per_driver: 256, force_after: None, resync: Some(Duration::from_secs(15 * 60)) }
+        Self {
+            workers: 64,
+            per_driver: 256,
+            force_after: None,
+            node_status_window: Duration::from_millis(50),
+            resync: Some(Duration::from_secs(15 * 60)),
+        }
     }
 }
 
@@ -72,6 +84,7 @@ impl Default for Options {
 pub struct Attachments {
     context: Context,
     wake: Wake,
+    paces: Paces,
     options: Options,
 }
 
@@ -92,7 +105,7 @@ impl Attachments {
             told: Arc::new(told),
         };
         wake.subscribe();
-        Self { context: context.clone(), wake, options }
+        Self { context: context.clone(), wake, paces: Paces::new(options.node_status_window), options }
     }
 
     /// Attaches and detaches until `stop`.

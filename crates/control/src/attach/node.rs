@@ -12,6 +12,7 @@ use lifecycle::{Lookup, Reason as _};
 use runtime::client::{Deleted, Error, Preconditions};
 use runtime::{Patch, Verdict};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::gate::Waiter;
 use super::{Attachments, ROUNDS};
@@ -38,15 +39,23 @@ impl Attachments {
             let known = newest(live.take(), self.wake.view.node(&name));
             let plan = self.plan(&name, &known, &attachments);
             match plan.actions.first() {
-                None => return self.settled(&plan.holds),
+                None => {
+                    self.paces.rest(&name);
+                    return self.settled(&plan.holds);
+                }
                 Some(Action::ReadNode) => match self.context.read::<Node>(&key).await {
                     Ok(read) => live = Some(read),
                     Err(error) => return Verdict::Failed(error.to_string()),
                 },
-                Some(Action::Report(list)) => match self.report(&known, list).await {
-                    Ok(told) => live = told,
-                    Err(error) => return Verdict::Failed(error.to_string()),
-                },
+                Some(Action::Report { list, pace }) => {
+                    if let Some(wait) = self.paces.wait(&name, *pace) {
+                        return Verdict::Again(wait);
+                    }
+                    match self.report(&known, list).await {
+                        Ok(told) => live = told,
+                        Err(error) => return Verdict::Failed(error.to_string()),
+                    }
+                }
                 Some(Action::Detach { .. }) => match self.detach_all(&attachments, &plan.actions).await {
                     Ok(Asked::Known) => {}
                     Ok(Asked::Queued) => return Verdict::Again(self.wake.gate.patience()),
@@ -84,7 +93,10 @@ impl Attachments {
             "metadata": {"uid": node.meta.uid.as_str(), "resourceVersion": node.meta.revision.to_string()},
             "status": {"volumesAttached": list},
         }));
-        match self.context.patch_status::<Node>(&node.meta.key, &patch).await {
+        let began = Instant::now();
+        let answer = self.context.patch_status::<Node>(&node.meta.key, &patch).await;
+        self.paces.told(node.name(), began.elapsed());
+        match answer {
             Ok(told) => Ok(told.map(Live::Found)),
             Err(error) => self.context.reconsider::<Node>(&node.meta.key, error).await.map(|()| None),
         }
@@ -93,7 +105,7 @@ impl Attachments {
     async fn detach_all(&self, attachments: &[Arc<Attachment>], actions: &[Action]) -> Result<Asked, Error> {
         let detaches = actions.iter().filter_map(|action| match action {
             Action::Detach { at, hold } => attachments.get(*at).map(|attachment| (attachment, hold)),
-            Action::ReadNode | Action::Report(_) => None,
+            Action::ReadNode | Action::Report { .. } => None,
         });
         let detaches: Vec<_> = detaches.map(|(attachment, hold)| self.detach(attachment, hold)).collect();
         let asked: Vec<Result<Asked, Error>> = stream::iter(detaches).buffer_unordered(AT_ONCE).collect().await;

@@ -6,12 +6,14 @@ use std::time::Duration;
 use api::object::UnixSeconds;
 use api::{Attachment, Key, Kind, Pod};
 use futures_util::stream::{self, StreamExt as _};
+use lifecycle::attach::Target;
 use lifecycle::attach::hold::Rules;
 use lifecycle::attach::target::{Origin, Sharing};
 use lifecycle::attach::wish::{self, Because, OVERDUE, Other, Slot, Users, Wish};
 use lifecycle::{Decision, Lookup, Reason as _};
 use runtime::Verdict;
 use runtime::client::Error;
+use runtime::handoff::{Coming, Notes};
 use serde_json::{Value, json};
 
 use super::gate::Waiter;
@@ -124,7 +126,8 @@ impl Attachments {
     async fn attach(&self, want: &Want) -> Result<(), Error> {
         let name = want.target.attachment(&want.node);
         self.wake.ends.attaching.waiting(&name);
-        let Err(error) = self.context.create::<Attachment>(None, &body(want, &name)).await else { return Ok(()) };
+        let body = body(want, &name, self.foreseen(want));
+        let Err(error) = self.context.create::<Attachment>(None, &body).await else { return Ok(()) };
         let key = Key::cluster(&name);
         let message = error.to_string();
         match self.context.reconsider::<Attachment>(&key, error).await {
@@ -143,6 +146,17 @@ impl Attachments {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// What the driver's attacher would write on the attachment first, if it works in this process.
+    fn foreseen(&self, want: &Want) -> Option<Notes> {
+        let Target { driver, handle, origin, .. } = &want.target;
+        match origin {
+            Origin::Volume { name } => {
+                self.context.handoff.notes(driver, Coming { volume: name, handle, node: &want.node })
+            }
+            Origin::Inline { .. } => None,
         }
     }
 
@@ -206,15 +220,21 @@ fn users(want: &Want, wants: &[Want]) -> Users {
     Users { here, elsewhere: elsewhere.len() }
 }
 
-fn body(want: &Want, name: &str) -> Value {
+fn body(want: &Want, name: &str, noted: Option<Notes>) -> Value {
     let source = match &want.target.origin {
         Origin::Volume { name } => json!({"persistentVolumeName": name}),
         Origin::Inline { spec, .. } => json!({"inlineVolumeSpec": spec}),
     };
+    let metadata = match noted {
+        Some(Notes { finalizer, annotations }) => {
+            json!({"name": name, "finalizers": [finalizer], "annotations": annotations})
+        }
+        None => json!({"name": name}),
+    };
     json!({
         "apiVersion": Kind::ATTACHMENT.api_version(),
         "kind": Kind::ATTACHMENT.kind,
-        "metadata": {"name": name},
+        "metadata": metadata,
         "spec": {"attacher": want.target.driver.as_str(), "nodeName": want.node, "source": source},
     })
 }

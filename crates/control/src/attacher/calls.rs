@@ -43,7 +43,11 @@ impl Attacher {
             secrets: round.values(target.secret.as_ref()),
             volume_context: context,
         };
-        match self.driver_for(origin).controller_publish_volume(request, self.options.timeout).await {
+        let called = {
+            let _permit = self.calls.acquire().await;
+            self.driver_for(origin).controller_publish_volume(request, self.options.timeout).await
+        };
+        match called {
             Ok(answer) => {
                 round.progress = Progress::Published { target, context: answer.publish_context };
                 Step::On
@@ -66,7 +70,10 @@ impl Attacher {
             node_id: target.node_id.clone(),
             secrets: round.values(target.secret.as_ref()),
         };
-        let called = self.driver_for(origin).controller_unpublish_volume(request, self.options.timeout).await;
+        let called = {
+            let _permit = self.calls.acquire().await;
+            self.driver_for(origin).controller_unpublish_volume(request, self.options.timeout).await
+        };
         let handler = Handler::of(&wire::abilities(&facts.capabilities));
         let known = match &called {
             Ok(_) => Outcome::Done,

@@ -8,6 +8,7 @@
 //! 3. Values of secrets are read for one pass and dropped with it; no error and no log line holds one.
 //! 4. What we write about an attachment does not wake us (conformance 11): a failing one comes back after its backoff, or
 //!    when what it waits for comes.
+//! 5. The driver has no more calls at once than the operator allows; attachments that wait for the API do not count.
 
 mod calls;
 mod pass;
@@ -21,12 +22,14 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use api::{Attachment, CsiNode, Volume};
-use lifecycle::attacher::{self as decisions, Handler};
+use api::{Attachment, CsiNode, Key, Volume};
+use lifecycle::attacher::{self as decisions, Handler, Target};
 use lifecycle::provision::csi::Abilities;
 use runtime::csi::{Driver, Facts, Link};
+use runtime::handoff::{Attaching, Coming, Notes};
 use runtime::queue::{self, Backoff};
 use runtime::{Cache, Lookup, Stop};
+use tokio::sync::Semaphore;
 
 use crate::provision::csi::wire;
 use crate::{Context, index};
@@ -35,7 +38,7 @@ use wake::Board;
 /// How to attach.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// So many attachments and so many volumes at once: `--worker-threads`.
+    /// So many calls of the driver at once: `--worker-threads`.
     pub workers: usize,
     /// `--retry-interval-start` and `--retry-interval-max`.
     pub backoff: Backoff,
@@ -62,6 +65,10 @@ impl Default for Options {
     }
 }
 
+/// How many attachments are worked on for each call that the driver may have at once: most of the time of one goes into
+/// requests to the API, during which the driver would have nothing to do.
+const PER_CALL: usize = 4;
+
 /// The name of the lease that attachers of a driver compete for, as upstream's (spec sidecars 1.4).
 pub fn lock(driver: &str) -> String {
     format!("external-attacher-leader-{driver}")
@@ -77,8 +84,10 @@ pub struct Attacher {
     volumes: Cache<Volume>,
     users: Lookup<Attachment>,
     /// Watched only for drivers that publish.
-    nodes: OnceLock<Cache<CsiNode>>,
+    nodes: Arc<OnceLock<Cache<CsiNode>>>,
     board: Arc<Board>,
+    /// A permit for each call that the driver may have at once.
+    calls: Semaphore,
 }
 
 impl fmt::Debug for Attacher {
@@ -94,6 +103,7 @@ impl Attacher {
         let about = Arc::new(decisions::Attacher::new(&facts.name, &options.default_fstype));
         let (attachments, volumes) = (context.cache::<Attachment>(), context.cache::<Volume>());
         let board = Arc::new(Board::new(context, options.backoff));
+        let calls = Semaphore::new(options.workers.clamp(1, Semaphore::MAX_PERMITS));
         board.follow(&about, &attachments, &volumes);
         let attacher = Self {
             context: context.clone(),
@@ -103,8 +113,9 @@ impl Attacher {
             users: attachments.index(index::ATTACHMENTS_BY_VOLUME),
             attachments,
             volumes,
-            nodes: OnceLock::new(),
+            nodes: Arc::default(),
             board,
+            calls,
         };
         attacher.declare(&wire::abilities(&facts.capabilities));
         attacher
@@ -125,14 +136,30 @@ impl Attacher {
             () = stop.stopped() => return,
             () = synced => {}
         }
+        let _known = self.foresee();
         let workers = self.options.workers;
+        let attachments = workers.max(1).saturating_mul(PER_CALL);
         // Each on the heap: together they would be one large state on the stack of whoever polls.
         tokio::join!(
-            Box::pin(queue::run(&self.board.attachments, workers, stop, |key| self.attachment(key))),
+            Box::pin(queue::run(&self.board.attachments, attachments, stop, |key| self.attachment(key))),
             Box::pin(queue::run(&self.board.volumes, workers, stop, |name| self.volume(name))),
             Box::pin(self.reconcile(stop)),
             Box::pin(self.follow_driver(stop)),
         );
+    }
+
+    /// Lets whoever makes attachments in this process write at once what we would write on them (3.6 step 9).
+    fn foresee(&self) -> Attaching {
+        let (about, driver) = (self.about.clone(), self.driver.clone());
+        let (volumes, nodes) = (self.volumes.clone(), self.nodes.clone());
+        self.context.handoff.attaches(&self.about.name, move |coming: Coming<'_>| {
+            let has = wire::abilities(&driver.facts()?.capabilities);
+            let volume = volumes.get(&Key::cluster(coming.volume))?;
+            let node = nodes.get()?.get(&Key::cluster(coming.node))?;
+            let target = Target::foreseen(&volume, &node, &about, &has).filter(|t| t.handle == coming.handle)?;
+            let noted = target.annotations().into_iter().filter_map(|(key, value)| Some((key.text(), value?)));
+            Some(Notes { finalizer: about.finalizer.clone(), annotations: noted.collect() })
+        })
     }
 
     /// The caches that this driver's abilities call for. A driver that comes back with more gets more.

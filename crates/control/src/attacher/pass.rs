@@ -74,8 +74,10 @@ impl Attacher {
             (None, Some(live)) => live.lookup(),
             (None, None) => Lookup::NotCached,
         };
+        let held = attachment.volume.as_deref().and_then(|name| self.volumes.get(&Key::cluster(name)));
         decide(&Seen {
             attachment,
+            cached: held.as_deref(),
             attacher: &self.about,
             has: &has,
             volume: round.volume.as_ref().map_or(Lookup::NotCached, Live::lookup),
@@ -115,7 +117,7 @@ impl Attacher {
                 round.secret = Some(self.read_secret(reference).await);
                 Step::On
             }
-            Action::GuardVolume => self.guard_volume(round).await,
+            Action::GuardVolume => self.guard_volume(attachment, round).await,
             Action::Record(target) => self.record(attachment, &target).await,
             Action::Publish(publication, target) => self.publish(attachment, round, (*publication, target)).await,
             Action::Unpublish(target, origin) => self.unpublish(attachment, round, (target, origin, facts)).await,
@@ -145,7 +147,7 @@ impl Attacher {
     }
 
     /// The whole volume as the server has it now, past the cache, which learns of it.
-    async fn read_volume(&self, name: &str) -> Result<Live<Value>, Error> {
+    pub(super) async fn read_volume(&self, name: &str) -> Result<Live<Value>, Error> {
         let key = Key::cluster(name);
         // What is known before the question: the answer may be older than what the cache learns while it is on its way.
         let before = self.volumes.get(&key);

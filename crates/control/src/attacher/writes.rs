@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use api::keys::annotation;
 use api::object::UnixSeconds;
-use api::{Attachment, AttachmentError, Key, Kind};
+use api::{Attachment, AttachmentError, Key, Kind, Meta};
 use lifecycle::attacher::Target;
 use lifecycle::attacher::attachment::Phase;
 use runtime::client::Error;
 use runtime::{Patch, Verdict};
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use super::Attacher;
@@ -34,39 +34,49 @@ pub(super) struct Trouble {
 
 impl Attacher {
     /// 3.6 step 3: the volume stays while it may be attached.
-    pub(super) async fn guard_volume(&self, round: &mut Round) -> Step {
+    pub(super) async fn guard_volume(&self, attachment: &Attachment, round: &mut Round) -> Step {
+        let Some(key) = attachment.volume.as_deref().map(Key::cluster) else { return Step::On };
         // Whatever comes of it, what was read is old.
-        let Some(Live::Found(pv)) = round.volume.take() else { return Step::On };
-        let metadata = &pv["metadata"];
-        let held = metadata["finalizers"].as_array().cloned().unwrap_or_default();
-        let finalizers: Vec<Value> = held.into_iter().chain([json!(self.about.finalizer)]).collect();
+        let meta = match round.volume.take() {
+            Some(Live::Found(pv)) => Meta::deserialize(&pv["metadata"]).ok(),
+            Some(Live::Absent) => None,
+            None => self.volumes.get(&key).map(|volume| volume.meta.clone()),
+        };
+        let Some(meta) = meta else { return self.look_at_volume(&key, round).await };
+        let held = meta.finalizers.iter().map(|held| held.as_str());
         let patch = Patch::Merge(json!({"metadata": {
-            "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
-            "finalizers": finalizers,
+            "uid": meta.uid,
+            "resourceVersion": meta.revision.to_string(),
+            "finalizers": held.chain([self.about.finalizer.as_str()]).collect::<Vec<&str>>(),
         }}));
-        let key = Key::cluster(metadata["name"].as_str().unwrap_or_default());
         match self.context.client.patch::<Value>(Kind::VOLUME, &key, &patch).await {
             Ok(pv) => {
                 self.learn(&pv);
                 round.volume = Some(Live::Found(pv.into()));
                 Step::On
             }
-            // The next step reads it again.
-            Err(error) if error.is_conflict() || error.is_not_found() || error.may_have_happened() => Step::On,
+            Err(error) if error.is_conflict() || error.is_not_found() || error.may_have_happened() => {
+                self.look_at_volume(&key, round).await
+            }
+            Err(error) => failed(error),
+        }
+    }
+
+    async fn look_at_volume(&self, key: &Key, round: &mut Round) -> Step {
+        match self.read_volume(key.name()).await {
+            Ok(live) => {
+                round.volume = Some(live);
+                Step::On
+            }
             Err(error) => failed(error),
         }
     }
 
     /// 3.6 step 9: our finalizer, and what is going to be published where.
     pub(super) async fn record(&self, attachment: &Attachment, target: &Target) -> Step {
-        let secret = target.secret.as_ref().map(|secret| format!("{}/{}", secret.namespace, secret.name));
         let mut metadata = self.finalizers(attachment, Some(&self.about.finalizer));
-        metadata["annotations"] = json!({
-            annotation::NODE_ID.text(): target.node_id,
-            annotation::PUBLISHED_HANDLE.text(): target.handle,
-            annotation::PUBLISH_SECRET.text(): secret,
-        });
+        let said = target.annotations().map(|(key, value)| (key.text().to_owned(), json!(value)));
+        metadata["annotations"] = said.into_iter().collect::<Map<String, Value>>().into();
         self.patch(attachment, json!({"metadata": metadata})).await
     }
 

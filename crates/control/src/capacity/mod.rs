@@ -140,7 +140,8 @@ impl Producer {
             label::CAPACITY_MANAGED_BY,
             manager(options.node.as_deref())
         );
-        let selection = Selection { namespace: Some(options.namespace.clone()), labels: Some(labels), fields: None };
+        let selection =
+            Selection { namespace: Some(options.namespace.clone()), labels: Some(labels), ..Selection::default() };
         let objects = context.caches.selected::<Capacity>(selection);
         let by_item = objects.index(OBJECTS_BY_ITEM);
         let producer = Self {

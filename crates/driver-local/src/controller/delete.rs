@@ -8,6 +8,7 @@ use driver_sdk::{Error, VolumeId, failpoint};
 
 use crate::core::{Core, Found};
 use crate::fault;
+use crate::node::still_held;
 use crate::pool::{Draft, Hold, Place};
 use crate::record::{Kind, VolumeRecord};
 use linux::loopdev::{self, BackingFile, Detach};
@@ -80,10 +81,7 @@ fn release_image(found: &Found<'_>) -> Result<(), Error> {
         match loopdev::detach_and_wait(&status.device, backing, LOOP_PATIENCE).map_err(fault::sys)? {
             Detach::Detached => {}
             Detach::StillBusy => {
-                return Err(Error::precondition(format!(
-                    "the volume's device {} is held open",
-                    status.device.path.display()
-                )));
+                return Err(Error::precondition(still_held(&status.device)));
             }
         }
     }

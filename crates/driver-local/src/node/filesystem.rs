@@ -125,10 +125,11 @@ fn attach(record: &VolumeRecord, image: &File, read_only: bool) -> Result<Attach
 /// Closing the last descriptor of an autoclear device detaches it; the image must be free before it is attached again.
 fn release(attached: Attached, image: &File) -> Result<(), Error> {
     let backing = loopdev::BackingFile::of(image).map_err(fault::sys)?;
-    drop(attached);
+    let Attached { device, fd, .. } = attached;
+    drop(fd);
     match loopdev::wait_until_free(backing, TOOL_PATIENCE).map_err(fault::sys)? {
         loopdev::Detach::Detached => Ok(()),
-        loopdev::Detach::StillBusy => Err(Error::busy("the volume's device is held open by someone")),
+        loopdev::Detach::StillBusy => Err(Error::busy(super::seen::still_held(&device))),
     }
 }
 

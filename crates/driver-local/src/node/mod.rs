@@ -13,7 +13,7 @@ mod stage;
 mod stats;
 
 pub(crate) use group::parse as parse_group;
-pub(crate) use seen::{all_mounts, mounts_of_loop, shown_directories};
+pub(crate) use seen::{all_mounts, mounts_of_loop, shown_directories, still_held};
 
 use std::path::{Path, PathBuf};
 

@@ -33,6 +33,12 @@ pub(super) fn device_of(image: &File) -> Result<Device, Error> {
     }
 }
 
+/// What is said of a device that does not let go: who holds it (node 31 #26).
+pub(crate) fn still_held(device: &LoopDevice) -> String {
+    let holders = linux::holders::of_device(device.major, device.minor);
+    format!("the volume's device {} is still in use: {holders}", device.path.display())
+}
+
 /// Mounts of the filesystem on a loop device. btrfs hides its device number and shows the path instead.
 pub(crate) fn mounts_of_loop<'t>(
     table: &'t MountTable,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use driver_sdk::{Access, Error, Kind as What, StageVolume, VolumeId, failpoint};
 
-use super::seen::{device_of, directory_mounts, mounts_of_loop};
+use super::seen::{device_of, directory_mounts, mounts_of_loop, still_held};
 use super::{capability_hash, check_use, filesystem, group, settled};
 use crate::controller::tune;
 use crate::core::{Core, Found};
@@ -22,6 +22,8 @@ use linux::mounts::{self, BindOptions, MountFlags, UnmountError};
 
 /// How long a loop device may take to go after the last unmount.
 const LOOP_PATIENCE: Duration = Duration::from_secs(10);
+/// After this time it is looked at who holds a device.
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// One stage call, looked up and checked.
 pub(super) struct Staging<'a> {
@@ -222,22 +224,38 @@ fn release_device(found: &Found<'_>) -> Result<(), Error> {
     };
     let device = device_of(&image)?;
     let Some(status) = device.attached else { return Ok(()) };
-    let done = if status.autoclear {
-        loopdev::wait_until_free(device.backing, LOOP_PATIENCE)
-    } else {
-        loopdev::detach_and_wait(&status.device, device.backing, LOOP_PATIENCE)
+    let wait = |patience| {
+        let done = if status.autoclear {
+            loopdev::wait_until_free(device.backing, patience)
+        } else {
+            loopdev::detach_and_wait(&status.device, device.backing, patience)
+        };
+        done.map_err(|error| fault::sys(error).leaving_residue())
     };
-    match done.map_err(|error| fault::sys(error).leaving_residue())? {
+    // Who has it open lets go soon. A mount does not, such as the copy of ours in a mount namespace that was made meanwhile:
+    // the caller hears of it at once, and its other volumes need not wait behind this one.
+    if wait(MOMENT)? == Detach::Detached {
+        return Ok(());
+    }
+    let mounts = linux::holders::mounts_of_device(status.device.major, status.device.minor);
+    if !mounts.is_empty() {
+        return Err(Error::busy(format!(
+            "the volume's device {} is still in use: {mounts}",
+            status.device.path.display()
+        )));
+    }
+    match wait(LOOP_PATIENCE)? {
         Detach::Detached => Ok(()),
-        Detach::StillBusy => {
-            Err(Error::busy(format!("{} is still held open by someone", status.device.path.display())))
-        }
+        Detach::StillBusy => Err(Error::busy(still_held(&status.device))),
     }
 }
 
 pub(super) fn unmount(path: &Path) -> Result<(), Error> {
     mounts::unmount_all(path).map(drop).map_err(|error| match error {
-        UnmountError::Busy(place) => Error::busy(format!("{} is in use and cannot be unmounted", place.display())),
+        UnmountError::Busy(place) => {
+            let holders = linux::holders::of_mount(&place);
+            Error::busy(format!("{} is in use and cannot be unmounted: {holders}", place.display()))
+        }
         other => Error::backend(format!("unmounting {}", path.display()), other).leaving_residue(),
     })
 }

@@ -14,7 +14,7 @@ use super::draft::remove_object;
 use super::{Object, Place, Pool, names};
 use crate::config::Role;
 use crate::fault;
-use crate::node::mounts_of_loop;
+use crate::node::{mounts_of_loop, still_held};
 use crate::record::{AccessKind, CopyIntent, ReadError, VolumeRecord};
 use linux::durable::TEMP_PREFIX;
 use linux::mountinfo::MountTable;
@@ -216,7 +216,7 @@ fn release_loops(object: &Object, table: &MountTable) -> Result<usize, Error> {
         match loopdev::detach_and_wait(device, status.backing, LOOP_PATIENCE).map_err(fault::sys)? {
             loopdev::Detach::Detached => released += 1,
             loopdev::Detach::StillBusy => {
-                tracing::warn!(device = %device.path.display(), "an idle loop device is held open by someone");
+                tracing::warn!(why = still_held(device), "a loop device that shows nothing does not let go");
             }
         }
     }

@@ -11,6 +11,8 @@
 //! 2. A report is the whole list, written at the revision it was computed from (weakness 33), and only what is confirmed
 //!    by its attachment is in it (weakness 50a).
 //! 3. Whatever is not a CSI volume's is left in the list as it is.
+//! 4. Only good news waits for more of it ([`Pace::Soon`]): what takes a volume off the list, or comes before a detach, is
+//!    written at once.
 
 use std::collections::BTreeMap;
 
@@ -50,12 +52,23 @@ pub enum Freshness {
 pub enum Action {
     ReadNode,
     /// Write `volumesAttached`, all of it.
-    Report(Vec<AttachedVolume>),
+    Report {
+        list: Vec<AttachedVolume>,
+        pace: Pace,
+    },
     /// Delete the attachment at this place in the view.
     Detach {
         at: usize,
         hold: Hold,
     },
+}
+
+/// Whether a report may wait for a moment, so that what is attached meanwhile is in the same write (weakness 43).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    Now,
+    /// It only says what was attached, and more is on its way to the node.
+    Soon,
 }
 
 /// What to do, and why each attachment stays or goes, in the view's order.
@@ -84,7 +97,10 @@ pub fn decide(view: &View<'_>) -> Plan {
         // A node that attaches by itself reports by itself.
         Lookup::Found(node) if !node.attach_is_managed() => Vec::new(),
         Lookup::Found(node) => match report(node, &listed, view.attachments, &holds) {
-            Some(report) => vec![Action::Report(report)],
+            Some(list) => {
+                let pace = pace(node, &list, view.attachments, &holds);
+                vec![Action::Report { list, pace }]
+            }
             None if holds.iter().any(Hold::goes) && view.freshness == Freshness::Cached => vec![Action::ReadNode],
             None => detaches(&holds),
         },
@@ -116,6 +132,23 @@ fn report(node: &Node, listed: &Listed<'_>, attachments: &[Seen<'_>], holds: &[H
     }
     let entry = |(name, path): (&str, &str)| AttachedVolume { name: name.into(), device_path: path.into() };
     (list != told).then(|| list.into_iter().map(entry).collect())
+}
+
+/// A pod waits for what is new on the list, and a detach for what is not on it any more.
+fn pace(node: &Node, list: &[AttachedVolume], attachments: &[Seen<'_>], holds: &[Hold]) -> Pace {
+    // The list is in order of its names.
+    let stays = |held: &AttachedVolume| list.binary_search_by(|kept| kept.name.cmp(&held.name)).is_ok();
+    let only_grows = node.attached.iter().all(stays);
+    let mut coming = attachments.iter().zip(holds).filter(|(seen, _)| is_coming(seen.attachment));
+    match only_grows && !holds.iter().any(Hold::goes) && coming.any(|(_, hold)| *hold == Hold::Wanted) {
+        true => Pace::Soon,
+        false => Pace::Now,
+    }
+}
+
+/// Whether an attacher is at work on it, as far as anybody knows.
+fn is_coming(attachment: &Attachment) -> bool {
+    !attachment.attached && attachment.attach_error.is_none() && !attachment.meta.is_deleting()
 }
 
 /// The volumes that a node's status names, by the attachments they make here. Computed once, since names are hashes.

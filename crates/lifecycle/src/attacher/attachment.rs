@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use api::keys::annotation;
-use api::{Attachment, CsiNode, Meta};
+use api::{Attachment, CsiNode, Meta, Volume};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,6 +27,8 @@ pub struct Seen<'a> {
     pub has: &'a Abilities,
     /// The PersistentVolume that it names, whole, as the server has it.
     pub volume: Lookup<'a, Value>,
+    /// The same as a cache holds it, if it does.
+    pub cached: Option<&'a Volume>,
     /// The CSINode of its node.
     pub node: Lookup<'a, CsiNode>,
     /// The handle that the attachment's name was made of, among those that the driver lists.
@@ -88,7 +90,7 @@ pub enum Action {
     FindHandle,
     /// Read the secret for the coming call, then decide again. No write.
     ReadSecret(Reference),
-    /// Put our finalizer on the volume.
+    /// Put our finalizer on the volume, at the revision that is known. The answer is the volume, whole.
     GuardVolume,
     /// Put our finalizer on the attachment, and what is going to be published.
     Record(Target),
@@ -192,6 +194,9 @@ impl<'a> Seen<'a> {
             }
             (None, true, Forced::No) => return Ok(Decision::rest(Because::Attached)),
             (None, true, Forced::Yes) | (None, false, _) => {}
+        }
+        if self.may_guard_unread() {
+            return Ok(Decision::act(Because::Unguarded, Action::GuardVolume));
         }
         let described = self.described(Phase::Attach)?;
         let publication = described.publication(self.attacher, self.has);
@@ -357,6 +362,16 @@ impl<'a> Seen<'a> {
                 self.refuse(phase, Unfit::Secret { why: why.to_owned() })
             }
         }
+    }
+
+    /// Whether the volume can be guarded without being read first: the write names the revision that the cache holds, so that
+    /// it fails on a volume that changed since, and its answer is what a read would have given.
+    fn may_guard_unread(&self) -> bool {
+        let (Lookup::NotCached, Some(volume), Lookup::Found(node)) = (self.volume, self.cached, self.node) else {
+            return false;
+        };
+        !volume.meta.has_finalizer(&self.attacher.finalizer)
+            && Target::foreseen(volume, node, self.attacher, self.has).is_some_and(|target| target.secret.is_none())
     }
 
     fn guarded(&self) -> bool {

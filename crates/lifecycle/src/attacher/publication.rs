@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use api::{AccessModes, VolumeMode};
+use api::keys::{Annotation, annotation};
+use api::{AccessModes, CsiNode, SecretName, Source, Volume, VolumeMode};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Attacher, Unfit};
+use super::{Attacher, Handler, Unfit};
 use crate::migration::{self, CsiSource, SecretReference, Untranslatable};
 use crate::provision::csi::access::{self, Access};
 use crate::provision::csi::plan::Shape;
@@ -42,6 +43,37 @@ pub struct Target {
     /// What the driver calls the node.
     pub node_id: String,
     pub secret: Option<Reference>,
+}
+
+impl Target {
+    /// How an attachment says it; what has no value must not stand there.
+    pub fn annotations(&self) -> [(Annotation, Option<String>); 3] {
+        let secret = self.secret.as_ref().map(|secret| format!("{}/{}", secret.namespace, secret.name));
+        [
+            (annotation::NODE_ID, Some(self.node_id.clone())),
+            (annotation::PUBLISHED_HANDLE, Some(self.handle.clone())),
+            (annotation::PUBLISH_SECRET, secret),
+        ]
+    }
+
+    /// The publication that an attachment of this volume to this node will stand for, if nothing that caches hold speaks
+    /// against it. Who makes the attachment may write it down at once; who carries it out looks for himself.
+    pub fn foreseen(volume: &Volume, node: &CsiNode, attacher: &Attacher, has: &Abilities) -> Option<Self> {
+        let Source::Csi { driver, handle } = &volume.source else { return None };
+        let ours = **driver == *attacher.name && Handler::of(has) == Handler::Csi;
+        if !ours || volume.meta.is_deleting() || access::of_set(volume.access, has).is_err() {
+            return None;
+        }
+        let secret = match volume.publish_secret.as_deref() {
+            None => None,
+            Some(SecretName { namespace, name }) if namespace.is_empty() || name.is_empty() => return None,
+            Some(SecretName { namespace, name }) => {
+                Some(Reference { namespace: namespace.to_string(), name: name.to_string() })
+            }
+        };
+        let registered = node.driver(&attacher.name).filter(|driver| !driver.node_id.is_empty())?;
+        Some(Self { handle: handle.to_string(), node_id: registered.node_id.to_string(), secret })
+    }
 }
 
 /// The volume of a driver that some `spec` describes, before anything is asked of it.

@@ -36,6 +36,8 @@ use api::{Claim, Key, Pod, Volume};
 pub use finding::{Finding, PodTrouble};
 pub use missing::missing;
 pub use picture::{Begun, Listing, Picture, Unseen};
+pub(crate) use pod::Seen;
+pub(crate) use text::{Age, plain};
 
 use crate::decision::{Reason, Standing};
 
@@ -61,6 +63,11 @@ impl Explanation {
     /// Whether all is as it should be.
     pub fn healthy(&self) -> bool {
         self.standing == Standing::Settled && !matches!(self.state, "Terminating" | "Lost" | "Failed")
+    }
+
+    /// What everything before it waits for: the last of those that are worst off.
+    pub fn root(&self) -> Option<&Link> {
+        self.chain.iter().rev().find(|link| link.standing == self.standing)
     }
 }
 
@@ -91,7 +98,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    fn of(kind: &'static str, key: &Key) -> Self {
+    pub(crate) fn of(kind: &'static str, key: &Key) -> Self {
         Self { kind, namespace: key.namespace().map(Into::into), name: key.name().into() }
     }
 

@@ -7,6 +7,7 @@ use api::{
 };
 
 use crate::decision::Lookup;
+use crate::provision::intent;
 
 /// The objects around one claim or volume, as the server listed them after the subject itself was read.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ pub struct Picture {
 }
 
 /// What came of looking.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub enum Listing<T> {
     /// All there are.
     Seen(Vec<T>),
@@ -64,6 +65,8 @@ pub struct Unseen {
 pub struct Begun {
     /// The claim it is for.
     pub claim: Uid,
+    /// The same by name, where the entry says it.
+    pub key: Option<Key>,
     /// The provisioner, as its journal's label says it.
     pub by: Word,
     pub volume: Box<str>,
@@ -93,7 +96,7 @@ impl<T> Listing<T> {
         }
     }
 
-    fn unseen(&self, what: &'static str) -> Option<Unseen> {
+    pub(crate) fn unseen(&self, what: &'static str) -> Option<Unseen> {
         let why = match self {
             Self::Seen(_) | Self::NotAsked | Self::NotServed => return None,
             Self::NotAllowed => "not allowed".to_owned(),
@@ -104,7 +107,7 @@ impl<T> Listing<T> {
 }
 
 impl Picture {
-    pub(super) fn unseen(&self) -> Vec<Unseen> {
+    pub(crate) fn unseen(&self) -> Vec<Unseen> {
         let all = [
             self.claims.unseen("persistentvolumeclaims"),
             self.volumes.unseen("persistentvolumes"),
@@ -126,23 +129,23 @@ impl Picture {
         all.into_iter().flatten().collect()
     }
 
-    pub(super) fn volume(&self, name: &str) -> Lookup<'_, Volume> {
+    pub(crate) fn volume(&self, name: &str) -> Lookup<'_, Volume> {
         self.volumes.lookup(|volume| volume.name() == name)
     }
 
-    pub(super) fn class(&self, name: &str) -> Lookup<'_, Class> {
+    pub(crate) fn class(&self, name: &str) -> Lookup<'_, Class> {
         self.classes.lookup(|class| class.name() == name)
     }
 
-    pub(super) fn claim(&self, key: &Key) -> Lookup<'_, Claim> {
+    pub(crate) fn claim(&self, key: &Key) -> Lookup<'_, Claim> {
         self.claims.lookup(|claim| claim.key() == key)
     }
 
-    pub(super) fn node(&self, name: &str) -> Lookup<'_, Node> {
+    pub(crate) fn node(&self, name: &str) -> Lookup<'_, Node> {
         self.nodes.lookup(|node| node.name() == name)
     }
 
-    pub(super) fn csi_node(&self, name: &str) -> Lookup<'_, CsiNode> {
+    pub(crate) fn csi_node(&self, name: &str) -> Lookup<'_, CsiNode> {
         self.csi_nodes.lookup(|node| node.meta.key.name() == name)
     }
 
@@ -151,8 +154,22 @@ impl Picture {
         self.intents.items().iter().find(|begun| begun.claim == *claim.uid())
     }
 
+    /// Whether what was begun is stored as a volume of its claim: then it is at its end, though the journal may not say so
+    /// yet (the decision is `provision::intent`'s).
+    pub(crate) fn stored(&self, begun: &Begun) -> bool {
+        let seen = intent::Seen {
+            uid: &begun.claim,
+            volume_name: &begun.volume,
+            claim: None,
+            stored: self.volume(&begun.volume).found(),
+            twin: None,
+            attempt: intent::Attempt::Open,
+        };
+        matches!(intent::decide(&seen).because, intent::Because::Stored { .. })
+    }
+
     /// Pods that name a claim, whatever becomes of them.
-    pub(super) fn users<'a>(&'a self, claim: &Claim) -> impl Iterator<Item = &'a Pod> {
+    pub(crate) fn users<'a>(&'a self, claim: &Claim) -> impl Iterator<Item = &'a Pod> {
         let (namespace, name) = (claim.namespace().to_owned(), claim.name().to_owned());
         let uses = move |pod: &&Pod| pod.namespace() == namespace && pod.claims().any(|used| *used == *name);
         self.pods.items().iter().filter(uses)

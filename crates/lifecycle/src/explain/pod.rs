@@ -230,7 +230,8 @@ fn driver_of(picture: &Picture, pod: &Pod, volume: &PodVolume) -> Option<Box<str
 }
 
 /// The picture, as decisions about attaching look around in it.
-struct Seen<'a>(&'a Picture);
+#[derive(Debug)]
+pub(crate) struct Seen<'a>(pub(crate) &'a Picture);
 
 impl Around for Seen<'_> {
     fn claim(&self, key: &Key) -> Option<Arc<Claim>> {

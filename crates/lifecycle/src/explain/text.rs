@@ -8,7 +8,7 @@ use super::{Explanation, Picture, Subject};
 
 /// How long ago: the largest unit that is at least one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Age(pub(super) i64);
+pub(crate) struct Age(pub(crate) i64);
 
 impl fmt::Display for Age {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,7 +22,7 @@ impl fmt::Display for Age {
 }
 
 /// A text on one line, without anything that moves a terminal's cursor: others wrote it.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let printable: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     printable.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::selinux::{Flaw, Label};
 use crate::decision::{Notice, Reason, Standing};
 
 /// Why the agent does what it does about a volume of a pod.
@@ -42,6 +43,11 @@ pub enum Because {
         volume: Box<str>,
         what: Box<str>,
     },
+    /// It cannot be mounted with the SELinux contexts that the pod asks for.
+    BadContext {
+        volume: Box<str>,
+        flaw: Flaw,
+    },
     // From the volume to the mount.
     /// The node's status does not say yet that the volume is in use here.
     NotReported,
@@ -51,6 +57,10 @@ pub enum Because {
     AttachFailed {
         message: Box<str>,
     },
+    /// The driver attaches no further volume to this node.
+    NoSlot {
+        message: Box<str>,
+    },
     DriverMissing {
         driver: Box<str>,
     },
@@ -58,8 +68,17 @@ pub enum Because {
         driver: Box<str>,
         why: Box<str>,
     },
+    /// What the driver's object says is not known yet, not even whether there is one.
+    DriverUnread {
+        driver: Box<str>,
+    },
     UsedByPod {
         pod: Box<str>,
+    },
+    /// It is mounted for others, with another SELinux context or with none.
+    OtherContext {
+        has: Option<Label>,
+        wants: Option<Label>,
     },
     Staging,
     Publishing,
@@ -68,6 +87,10 @@ pub enum Because {
     Ready,
     // The way back.
     Unwanted,
+    /// The driver has been away for too long: the machine takes the volume away by itself.
+    Alone {
+        driver: Box<str>,
+    },
     Unused,
     Gone,
     /// Not all pods of this node, or not the node itself, are known yet.
@@ -94,6 +117,9 @@ pub enum Stage {
     SetUp,
     Own,
     Expand,
+    /// The same for a device.
+    MapAttach,
+    SetUpDevice,
     MapDevice,
     TearDown,
     UnmountDevice,
@@ -107,6 +133,8 @@ impl Stage {
             Self::SetUp => "MountVolume.SetUp",
             Self::Own => "MountVolume.SetVolumeOwnership",
             Self::Expand => "NodeExpandVolume.NodeExpandVolume",
+            Self::MapAttach => "MapVolume.WaitForAttach",
+            Self::SetUpDevice => "MapVolume.SetUpDevice",
             Self::MapDevice => "MapVolume.MapPodDevice",
             Self::TearDown => "UnmountVolume.TearDown",
             Self::UnmountDevice => "UnmountDevice",
@@ -118,7 +146,7 @@ impl Stage {
         match self {
             Self::WaitForAttach | Self::MountDevice | Self::SetUp | Self::Own => "FailedMount",
             Self::Expand => "VolumeResizeFailed",
-            Self::MapDevice => "FailedMapVolume",
+            Self::MapAttach | Self::SetUpDevice | Self::MapDevice => "FailedMapVolume",
             Self::TearDown | Self::UnmountDevice => "FailedUnmount",
         }
     }
@@ -140,16 +168,29 @@ impl fmt::Display for Because {
             }
             Self::OutOfReach { volume } => write!(f, "the volume {volume:?} cannot be reached from this node"),
             Self::Unsupported { volume, what } => write!(f, "the volume {volume:?} cannot be mounted here: {what}"),
+            Self::BadContext { volume, flaw } => write!(f, "the volume {volume:?} cannot be mounted: {flaw}"),
             Self::NotReported => write!(f, "the node's status does not list the volume as in use yet"),
             Self::NotAttached => write!(f, "the volume is not attached to this node yet"),
             Self::AttachmentGoing => write!(f, "the volume is being detached from this node"),
             Self::AttachFailed { message } => write!(f, "attaching the volume failed: {message}"),
+            Self::NoSlot { message } => write!(f, "no further volume can be attached to this node: {message}"),
             Self::DriverMissing { driver } => {
                 write!(f, "the driver {driver} is not among the drivers that are registered on this node")
             }
             Self::DriverDown { driver, why } => write!(f, "the driver {driver} does not answer: {why}"),
+            Self::DriverUnread { driver } => {
+                write!(f, "the CSIDrivers of this cluster could not be read yet, and {driver} may be one of them")
+            }
             Self::UsedByPod { pod } => {
                 write!(f, "the volume is for one pod at a time, and the pod with uid {pod} has it on this node")
+            }
+            Self::OtherContext { has, wants } => {
+                let name = |label: &Option<Label>| match label {
+                    Some(label) => format!("the SELinux context {label}"),
+                    None => "no SELinux context".to_owned(),
+                };
+                let (has, wants) = (name(has), name(wants));
+                write!(f, "the volume is used on this node with {has}, and the pod wants it with {wants}")
             }
             Self::Staging => write!(f, "the volume is being staged"),
             Self::Publishing => write!(f, "the volume is being published"),
@@ -157,6 +198,9 @@ impl fmt::Display for Because {
             Self::Expanding => write!(f, "the filesystem is being grown"),
             Self::Ready => write!(f, "the volume is mounted"),
             Self::Unwanted => write!(f, "no pod of that uid wants the volume any more"),
+            Self::Alone { driver } => {
+                write!(f, "the driver {driver} has been away for too long; the agent unmounts its volumes itself")
+            }
             Self::Unused => write!(f, "no pod has the volume any more"),
             Self::Gone => write!(f, "nothing of the volume is left on this node"),
             Self::NotKnownYet => write!(f, "nothing is taken away before the node and its pods are known"),
@@ -181,19 +225,24 @@ impl Reason for Because {
             Self::ModeMismatch { .. } => "mode_mismatch",
             Self::OutOfReach { .. } => "out_of_reach",
             Self::Unsupported { .. } => "unsupported",
+            Self::BadContext { .. } => "bad_context",
             Self::NotReported => "not_reported",
             Self::NotAttached => "not_attached",
             Self::AttachmentGoing => "attachment_going",
             Self::AttachFailed { .. } => "attach_failed",
+            Self::NoSlot { .. } => "no_slot",
             Self::DriverMissing { .. } => "driver_missing",
             Self::DriverDown { .. } => "driver_down",
+            Self::DriverUnread { .. } => "driver_unread",
             Self::UsedByPod { .. } => "used_by_pod",
+            Self::OtherContext { .. } => "other_context",
             Self::Staging => "staging",
             Self::Publishing => "publishing",
             Self::Republishing => "republishing",
             Self::Expanding => "expanding",
             Self::Ready => "ready",
             Self::Unwanted => "unwanted",
+            Self::Alone { .. } => "alone",
             Self::Unused => "unused",
             Self::Gone => "gone",
             Self::NotKnownYet => "not_known_yet",
@@ -211,6 +260,7 @@ impl Reason for Because {
             | Self::Republishing
             | Self::Expanding
             | Self::Unwanted
+            | Self::Alone { .. }
             | Self::Unused
             | Self::NotReported
             | Self::Corrupted
@@ -220,9 +270,12 @@ impl Reason for Because {
             | Self::NotAttached
             | Self::AttachmentGoing
             | Self::AttachFailed { .. }
+            | Self::NoSlot { .. }
             | Self::DriverMissing { .. }
             | Self::DriverDown { .. }
+            | Self::DriverUnread { .. }
             | Self::UsedByPod { .. }
+            | Self::OtherContext { .. }
             | Self::NotKnownYet
             | Self::Hung { .. } => Standing::Waiting,
             Self::ClaimGoing { .. }
@@ -231,6 +284,7 @@ impl Reason for Because {
             | Self::VolumeOfAnother { .. }
             | Self::ModeMismatch { .. }
             | Self::OutOfReach { .. }
+            | Self::BadContext { .. }
             | Self::Unsupported { .. } => Standing::Stuck,
         }
     }

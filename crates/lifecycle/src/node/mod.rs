@@ -3,7 +3,8 @@
 //! Two decisions follow each other. [`claim`] says which volume a pod's claim stands for, or why there is none yet. [`volume`]
 //! looks at one volume on this machine, at the pods that want it and at those that have it, and says what comes next:
 //! stage, publish, publish again, grow, unpublish, unstage, forget. [`state`] says what is known after a call failed, [`terms`]
-//! how a driver is asked, and [`expand`] whether a node may grow a filesystem now.
+//! how a driver is asked, [`selinux`] with which context, [`expand`] whether a node may grow a filesystem now, and [`slots`]
+//! what becomes of a pod whose volumes find no slot.
 //!
 //! # Invariants
 //! 1. Nothing is staged before the server stored that this node uses the volume, and the controller says that it is
@@ -14,6 +15,8 @@
 pub mod because;
 pub mod claim;
 pub mod expand;
+pub mod selinux;
+pub mod slots;
 pub mod state;
 pub mod terms;
 #[cfg(test)]
@@ -23,5 +26,5 @@ pub mod volume;
 pub use because::Because;
 pub use state::{Class, Held, Origin};
 pub use volume::{
-    Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide, standing,
+    Alone, Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide, standing,
 };

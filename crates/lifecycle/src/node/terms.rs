@@ -14,11 +14,13 @@ pub enum WireMode {
     SingleNodeMultiWriter = 7,
 }
 
-/// The access mode of a volume: that of the first mode it lists. A volume of a pod itself lists none and counts as
-/// ReadWriteOnce. `tells_writers_apart` is the driver's capability SINGLE_NODE_MULTI_WRITER.
-pub fn access_mode(modes: AccessModes, tells_writers_apart: bool) -> WireMode {
-    let first = modes.iter().next();
-    match (first, tells_writers_apart) {
+/// The access mode that a driver is told. What the claim asks for counts, not all that its volume could do; of several
+/// modes the one that lets most in, and else the first (weakness node 31 #17). A volume that stands in the pod itself lists
+/// none and counts as ReadWriteOnce. `tells_writers_apart` is the driver's capability SINGLE_NODE_MULTI_WRITER.
+pub fn access_mode(volume: AccessModes, claim: AccessModes, tells_writers_apart: bool) -> WireMode {
+    let modes = if claim.is_empty() { volume } else { claim };
+    let widest = Some(AccessMode::ReadWriteMany).filter(|widest| modes.contains(*widest));
+    match (widest.or(modes.iter().next()), tells_writers_apart) {
         (None, _) if modes.has_unknown() => WireMode::Unknown,
         (None | Some(AccessMode::ReadWriteOnce), true) => WireMode::SingleNodeMultiWriter,
         (Some(AccessMode::ReadWriteOncePod), true) => WireMode::SingleNodeSingleWriter,

@@ -9,7 +9,9 @@ use super::claim::{Asked, Place};
 use super::expand::{self, Everywhere, Growth};
 use super::state::{Class, Held, Origin, class};
 use super::terms::{self, Owner, Ownership, WireMode};
-use super::volume::{Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide};
+use super::volume::{
+    Alone, Attach, Attachment, Due, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish, decide,
+};
 use super::{Because, claim};
 use crate::decision::{Lookup, Reason as _, Standing};
 use crate::outcome::{Call, Code};
@@ -22,7 +24,7 @@ fn uid(text: &str) -> Uid {
 }
 
 fn wanted(pod: &str, held: Held) -> Wanted {
-    Wanted { pod: uid(pod), held, due: Due::Nothing }
+    Wanted { pod: uid(pod), held, due: Due::Nothing, context: None }
 }
 
 fn holder(pod: &str, held: Held, wish: Wish) -> Holder {
@@ -34,10 +36,12 @@ fn observed<'a>(device: Held, wanted: &'a [Wanted], holders: &'a [Holder]) -> Ob
     Observed {
         attach: Attach::NotNeeded,
         driver: None,
+        alone: Alone::No,
         staging: Staging::Needed,
         device,
         removal: Removal::Allowed,
         sharing: Sharing::Many,
+        context: None,
         wanted,
         holders,
     }
@@ -92,6 +96,29 @@ fn what_a_living_pod_may_want_stays() {
 }
 
 #[test]
+fn without_its_driver_only_what_nobody_wants_goes_and_only_if_the_operator_says_so_node_31_25() {
+    let gone = Because::DriverMissing { driver: "d".into() };
+    let has = [holder("p", Held::Yes, Wish::Unwanted)];
+    let waits = Observed { driver: Some(gone.clone()), ..observed(Held::Yes, &[], &has) };
+    assert_eq!((steps(&waits), decide(&waits).because), (Vec::new(), gone.clone()), "node 23, 32 #19");
+    fn alone(of: Observed<'_>) -> Observed<'_> {
+        Observed { driver: Some(Because::DriverMissing { driver: "d".into() }), alone: Alone::Allowed, ..of }
+    }
+    let because = Because::Alone { driver: "d".into() };
+    let decision = decide(&alone(observed(Held::Yes, &[], &has)));
+    assert_eq!((decision.actions, decision.because), (vec![Step::Unpublish(uid("p"))], because.clone()));
+    let decision = decide(&alone(observed(Held::Yes, &[], &[])));
+    assert_eq!((decision.actions, decision.because), (vec![Step::Unstage], because));
+    // Nothing before everything is known, and nothing that a pod wants, dead or not.
+    let early = Observed { removal: Removal::NotYet, ..alone(observed(Held::Yes, &[], &has)) };
+    assert_eq!(steps(&early), []);
+    let wants = [wanted("p", Held::Corrupted)];
+    let dead = [holder("p", Held::Corrupted, Wish::Wanted)];
+    assert_eq!(steps(&alone(observed(Held::Corrupted, &wants, &dead))), []);
+    assert_eq!(steps(&alone(observed(Held::Corrupted, &wants, &[]))), []);
+}
+
+#[test]
 fn unmounting_comes_before_mounting_node_7() {
     let (pod, has) = ([wanted("new", Held::No)], [holder("old", Held::Yes, Wish::Unwanted)]);
     assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Unpublish(uid("old")), Step::Publish(uid("new"))]);
@@ -121,6 +148,8 @@ fn the_handshake_comes_before_the_first_mount_node_9() {
     assert_eq!(because(Held::No, attach(true, true, Attachment::Going)), Because::AttachmentGoing);
     let refused = because(Held::No, attach(true, true, Attachment::Refused("full")));
     assert_eq!(refused, Because::AttachFailed { message: "full".into() });
+    let full = because(Held::No, attach(true, true, Attachment::Full("full")));
+    assert_eq!(full, Because::NoSlot { message: "full".into() }, "node 4.4");
     assert_eq!(because(Held::No, attach(true, true, attached)), Because::Staging);
     // What an earlier run left was listed before; its attachment is looked at all the same (node 9 step 4).
     assert_eq!(because(SEEN, attach(false, false, attached)), Because::Staging);
@@ -156,6 +185,21 @@ fn growing_and_publishing_again_are_for_pods_that_have_the_volume_node_6_2() {
     let again = due(Due::Republish);
     let inline = Observed { staging: Staging::NotNeeded, ..observed(Held::No, &again, &has) };
     assert_eq!(steps(&inline), [Step::Republish(uid("p"))], "node 16: nothing is staged for it");
+}
+
+#[test]
+fn what_may_be_there_is_not_ready_and_is_not_gone_node_6_1() {
+    for held in [ASKED, SEEN] {
+        let (pod, has) = ([wanted("p", held)], [holder("p", held, Wish::Wanted)]);
+        assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Publish(uid("p"))], "only mounted is mounted");
+        let leaves = [holder("p", held, Wish::Unwanted)];
+        assert_eq!(steps(&observed(Held::Yes, &[], &leaves)), [Step::Unpublish(uid("p"))], "and it is unmounted");
+        assert_eq!(steps(&observed(held, &[], &[])), [Step::Unstage], "the machine does not forget it");
+    }
+    let leaves = [holder("a", SEEN, Wish::Unwanted), holder("b", Held::Yes, Wish::Wanted)];
+    let stays = [wanted("b", Held::Yes)];
+    let decided = steps(&observed(Held::Yes, &stays, &leaves));
+    assert_eq!(decided, [Step::Unpublish(uid("a"))], "while any pod may have it, it is not unstaged");
 }
 
 #[test]
@@ -201,16 +245,31 @@ fn codes_have_the_classes_of_node_8_3_where_those_are_safe() {
 
 #[test]
 fn access_modes_are_those_of_node_10_2() {
-    let mode = |mode, apart| terms::access_mode(AccessModes::of(&[mode]), apart);
+    let none = AccessModes::default();
+    let mode = |mode, apart| terms::access_mode(AccessModes::of(&[mode]), none, apart);
     assert_eq!(mode(AccessMode::ReadWriteOnce, false), WireMode::SingleNodeWriter);
     assert_eq!(mode(AccessMode::ReadWriteOnce, true), WireMode::SingleNodeMultiWriter);
     assert_eq!(mode(AccessMode::ReadWriteOncePod, false), WireMode::SingleNodeWriter);
     assert_eq!(mode(AccessMode::ReadWriteOncePod, true), WireMode::SingleNodeSingleWriter);
     assert_eq!(mode(AccessMode::ReadOnlyMany, true), WireMode::MultiNodeReaderOnly);
     assert_eq!(mode(AccessMode::ReadWriteMany, false), WireMode::MultiNodeMultiWriter);
-    let both = AccessModes::of(&[AccessMode::ReadWriteOnce, AccessMode::ReadWriteMany]);
-    assert_eq!(terms::access_mode(both, false), WireMode::SingleNodeWriter, "the first one counts");
-    assert_eq!(terms::access_mode(AccessModes::default(), true), WireMode::SingleNodeMultiWriter, "inline");
+    let unknown: AccessModes = serde_json::from_str(r#"["ReadWriteElsewhere"]"#).unwrap();
+    assert_eq!(terms::access_mode(unknown, none, true), WireMode::Unknown, "anything else");
+    assert_eq!(terms::access_mode(none, none, true), WireMode::SingleNodeMultiWriter, "inline");
+}
+
+#[test]
+fn of_several_access_modes_those_of_the_claim_count_and_the_widest_of_them_node_31_17() {
+    use AccessMode::{ReadOnlyMany, ReadWriteMany, ReadWriteOnce};
+    let mode = |volume: &[AccessMode], claim: &[AccessMode]| {
+        terms::access_mode(AccessModes::of(volume), AccessModes::of(claim), false)
+    };
+    let both = [ReadWriteOnce, ReadWriteMany];
+    assert_eq!(mode(&both, &[ReadWriteOnce]), WireMode::SingleNodeWriter);
+    assert_eq!(mode(&both, &[ReadWriteMany]), WireMode::MultiNodeMultiWriter, "upstream says that one node writes");
+    assert_eq!(mode(&both, &both), WireMode::MultiNodeMultiWriter);
+    assert_eq!(mode(&both, &[]), WireMode::MultiNodeMultiWriter, "a claim that nobody knows");
+    assert_eq!(mode(&both, &[ReadOnlyMany, ReadWriteOnce]), WireMode::MultiNodeReaderOnly, "else the first");
 }
 
 fn driver(spec: Value) -> CsiDriverSpec {
@@ -360,9 +419,57 @@ fn failures_become_upstreams_events_and_waiting_for_attach_becomes_none_node_26(
     let failed = |stage| Because::Failed { stage, volume: "v".into(), message: "no".into() };
     let reason = |because: &Because| because.notice().map(|notice| notice.reason);
     assert_eq!(reason(&failed(Stage::SetUp)), Some("FailedMount"));
-    assert_eq!(reason(&failed(Stage::MapDevice)), Some("FailedMapVolume"));
+    for (stage, words) in [
+        (Stage::MapAttach, "MapVolume.WaitForAttach"),
+        (Stage::SetUpDevice, "MapVolume.SetUpDevice"),
+        (Stage::MapDevice, "MapVolume.MapPodDevice"),
+    ] {
+        assert_eq!(reason(&failed(stage)), Some("FailedMapVolume"));
+        assert_eq!(failed(stage).to_string(), format!("{words} failed for volume \"v\" : no"));
+    }
     assert_eq!(reason(&failed(Stage::Expand)), Some("VolumeResizeFailed"));
     assert_eq!(reason(&failed(Stage::TearDown)), Some("FailedUnmount"), "node 31 #22");
     assert_eq!(failed(Stage::SetUp).to_string(), "MountVolume.SetUp failed for volume \"v\" : no");
     assert_eq!((reason(&Because::NotAttached), Because::NotAttached.standing()), (None, Standing::Waiting));
+}
+
+/// A pod that wants the volume with this SELinux level.
+fn labelled(pod: &str, held: Held, level: &str) -> Wanted {
+    let context = super::selinux::Label::parse(&format!("u:r:t:{level}"));
+    assert!(context.is_some());
+    Wanted { context, ..wanted(pod, held) }
+}
+
+#[test]
+fn a_pod_with_another_context_waits_until_everything_was_taken_away_node_15_6_30_15() {
+    let (old, new) = (labelled("old", Held::Yes, "s0:c1"), labelled("new", Held::No, "s0:c2"));
+    let context = old.context.clone();
+    let (both, has) = ([old.clone(), new.clone()], [holder("old", Held::Yes, Wish::Wanted)]);
+    let waits = Observed { context: context.as_ref(), ..observed(Held::Yes, &both, &has) };
+    assert!(decide(&waits).actions.is_empty(), "the first keeps it");
+    let told = super::standing(&waits, &new);
+    assert_eq!(told, Because::OtherContext { has: old.context.clone(), wants: new.context.clone() });
+    assert!(told.to_string().contains("u:r:t:s0:c1") && told.to_string().contains("u:r:t:s0:c2"), "{told}");
+    let (only, leaving) = ([new.clone()], [holder("old", Held::Yes, Wish::Unwanted)]);
+    let leaves = Observed { context: context.as_ref(), ..observed(Held::Yes, &only, &leaving) };
+    assert_eq!(steps(&leaves), [Step::Unpublish(uid("old"))]);
+    let staged = Observed { context: context.as_ref(), ..observed(Held::Yes, &only, &[]) };
+    assert_eq!(steps(&staged), [Step::Unstage], "32 #22: a full unstage between them");
+    let gone = Observed { context: context.as_ref(), ..observed(Held::No, &only, &[]) };
+    assert_eq!(steps(&gone), [Step::Stage(uid("new"))]);
+    let early = Observed { removal: Removal::NotYet, ..staged };
+    assert!(steps(&early).is_empty(), "nothing is taken away before all pods are known");
+}
+
+#[test]
+fn of_two_contexts_at_once_the_older_pods_comes_first_node_15_6() {
+    let both = [labelled("a", Held::No, "s0:c1"), labelled("b", Held::No, "s0:c2")];
+    let nothing = observed(Held::No, &both, &[]);
+    assert_eq!(steps(&nothing), [Step::Stage(uid("a"))]);
+    let alike = [labelled("a", Held::No, "s0:c1"), labelled("b", Held::No, "s0:c1")];
+    assert_eq!(steps(&observed(Held::No, &alike, &[])), [Step::Stage(uid("a")), Step::Stage(uid("b"))]);
+    let plain = [wanted("a", Held::Yes), labelled("b", Held::No, "s0:c1")];
+    let has = [holder("a", Held::Yes, Wish::Wanted)];
+    let observed = observed(Held::Yes, &plain, &has);
+    assert!(matches!(super::standing(&observed, &plain[1]), Because::OtherContext { has: None, wants: Some(_) }));
 }

@@ -3,6 +3,7 @@
 use api::Uid;
 
 use super::Because;
+use super::selinux::Label;
 use super::state::{Held, Origin};
 use crate::decision::Decision;
 
@@ -12,11 +13,15 @@ pub struct Observed<'a> {
     pub attach: Attach<'a>,
     /// Why the driver cannot be asked, if it cannot. `None` for volumes without a driver, too.
     pub driver: Option<Because>,
+    /// Whether the machine takes away without the driver what nobody wants any more.
+    pub alone: Alone,
     pub staging: Staging,
     /// Whether it is staged.
     pub device: Held,
     pub removal: Removal,
     pub sharing: Sharing,
+    /// The SELinux context of what is here of it.
+    pub context: Option<&'a Label>,
     /// The pods that want it, in the order in which they asked.
     pub wanted: &'a [Wanted],
     /// The pods that have it, or may have it.
@@ -46,6 +51,8 @@ pub struct Wanted {
     pub pod: Uid,
     pub held: Held,
     pub due: Due,
+    /// The SELinux context it wants the volume with. What it has already keeps the one that it was mounted with.
+    pub context: Option<Label>,
 }
 
 /// What a pod that has the volume is to get besides.
@@ -78,6 +85,8 @@ pub enum Attachment<'a> {
     Waiting,
     Going,
     Refused(&'a str),
+    /// Refused because no further volume fits on this node.
+    Full(&'a str),
     Attached,
 }
 
@@ -93,6 +102,15 @@ pub enum Staging {
 pub enum Removal {
     Allowed,
     NotYet,
+}
+
+/// Whether the machine may take a volume away by itself (node 31 #25). An operator's choice, for drivers that were removed
+/// while their volumes were in use: what only the driver knows of, such as a device it attached, stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alone {
+    No,
+    /// The driver has been away for longer than the operator waits.
+    Allowed,
 }
 
 /// How many pods may have it at once.
@@ -146,6 +164,12 @@ pub fn decide(observed: &Observed<'_>) -> Decision<Step, Because> {
     let mut because = None;
     for (pod, reason) in leaving(observed) {
         match blocked_removal(observed) {
+            // What a pod wants and cannot have anew without the driver is left to it.
+            Some(alone @ Because::Alone { .. }) if reason == Because::Unwanted => {
+                actions.push(Step::Unpublish(pod.clone()));
+                because = because.or(Some(alone));
+            }
+            Some(Because::Alone { .. }) => because = because.or_else(|| observed.driver.clone()),
             Some(blocked) => because = because.or(Some(blocked)),
             None => {
                 actions.push(Step::Unpublish(pod.clone()));
@@ -168,10 +192,25 @@ pub fn decide(observed: &Observed<'_>) -> Decision<Step, Because> {
             because = because.or(Some(stands));
         }
     }
-    if observed.holders.is_empty() && (observed.wanted.is_empty() || observed.device == Held::Corrupted) {
+    let useless =
+        observed.device == Held::Corrupted || observed.wanted.first().is_none_or(|next| is_other(observed, next));
+    if observed.holders.is_empty() && useless {
         return unused(observed, because);
     }
     Decision { because: because.unwrap_or(Because::Ready), actions }
+}
+
+/// Whether a pod wants the volume with another SELinux context than it has, or is about to get for whoever came first. Two
+/// contexts are two volumes: all of the one goes before anything of the other comes (node 15.6, 30 #15).
+fn is_other(observed: &Observed<'_>, wanted: &Wanted) -> bool {
+    context(observed) != wanted.context.as_ref()
+}
+
+fn context<'a>(observed: &Observed<'a>) -> Option<&'a Label> {
+    match observed.device.is_none() && observed.holders.is_empty() {
+        true => observed.wanted.first().and_then(|first| first.context.as_ref()),
+        false => observed.context,
+    }
 }
 
 /// Nobody has it: the machine lets go of it.
@@ -180,6 +219,7 @@ fn unused(observed: &Observed<'_>, because: Option<Because>) -> Decision<Step, B
         return Decision::act(Because::Gone, Step::Forget);
     }
     match blocked_removal(observed) {
+        Some(alone @ Because::Alone { .. }) if observed.wanted.is_empty() => Decision::act(alone, Step::Unstage),
         Some(blocked) => Decision::rest(blocked),
         None => Decision::act(because.unwrap_or(Because::Unused), Step::Unstage),
     }
@@ -188,7 +228,12 @@ fn unused(observed: &Observed<'_>, because: Option<Because>) -> Decision<Step, B
 fn blocked_removal(observed: &Observed<'_>) -> Option<Because> {
     match observed.removal {
         Removal::NotYet => Some(Because::NotKnownYet),
-        Removal::Allowed => observed.driver.clone(),
+        Removal::Allowed => match (&observed.driver, observed.alone) {
+            (Some(Because::DriverMissing { driver } | Because::DriverDown { driver, .. }), Alone::Allowed) => {
+                Some(Because::Alone { driver: driver.clone() })
+            }
+            (driver, _) => driver.clone(),
+        },
     }
 }
 
@@ -219,6 +264,9 @@ pub fn standing(observed: &Observed<'_>, wanted: &Wanted) -> Because {
     {
         return Because::UsedByPod { pod: other.pod.as_str().into() };
     }
+    if is_other(observed, wanted) {
+        return Because::OtherContext { has: context(observed).cloned(), wants: wanted.context.clone() };
+    }
     if let Some(missing) = unattached(observed) {
         // What works goes on working; it is not asked for again meanwhile.
         return if wanted.held == Held::Yes { Because::Ready } else { missing };
@@ -247,6 +295,7 @@ fn unattached(observed: &Observed<'_>) -> Option<Because> {
     }
     match attachment {
         Attachment::Refused(message) => Some(Because::AttachFailed { message: message.into() }),
+        Attachment::Full(message) => Some(Because::NoSlot { message: message.into() }),
         Attachment::Going => Some(Because::AttachmentGoing),
         Attachment::Missing | Attachment::Waiting => Some(Because::NotAttached),
         Attachment::Attached if known || listed => None,
@@ -263,15 +312,17 @@ mod dead {
     fn a_doubtful_view_of_a_dead_filesystem_goes_and_then_the_volume_is_staged_anew() {
         let pod = Uid::from("pod");
         let maybe = Held::Maybe(Origin::Seen);
-        let wanted = [Wanted { pod: pod.clone(), held: maybe, due: Due::Nothing }];
+        let wanted = [Wanted { pod: pod.clone(), held: maybe, due: Due::Nothing, context: None }];
         let holders = [Holder { pod: pod.clone(), held: maybe, wish: Wish::Wanted }];
         let observed = Observed {
             attach: Attach::NotNeeded,
             driver: None,
+            alone: Alone::No,
             staging: Staging::Needed,
             device: Held::Corrupted,
             removal: Removal::Allowed,
             sharing: Sharing::Many,
+            context: None,
             wanted: &wanted,
             holders: &holders,
         };

@@ -183,3 +183,28 @@ fn xfs_clones_need_nouuid_fact_16() {
     assert!(mount_fs(&clone.device.path, &target, "xfs", &MountFlags::default()).is_err());
     mount_fs(&clone.device.path, &target, "xfs", &MountFlags::default().with_fs_option("nouuid")).unwrap();
 }
+
+/// The driver once failed because mounts came and went all the time.
+#[test]
+fn a_table_that_never_stands_still_is_read_and_misses_nothing_that_stays_r18() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    needs!();
+    let rig = Rig::new();
+    let (source, stays) = (rig.dir("source"), rig.dir("stays"));
+    bind(&source, &stays, BindOptions::default()).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for name in ["one", "two"] {
+            let (target, source, done) = (rig.dir(name), &source, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    bind(source, &target, BindOptions::default()).unwrap();
+                    unmount_all(&target).unwrap();
+                }
+            });
+        }
+        let seen = (0..300).all(|_| MountTable::read().is_ok_and(|table| table.at(&stays).count() == 1));
+        done.store(true, Ordering::Relaxed);
+        assert!(seen, "every reading has the mount that stays, once");
+    });
+}

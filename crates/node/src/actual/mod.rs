@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use api::{Amount, Uid};
 use lifecycle::node::Held;
+use lifecycle::node::selinux::Label;
 use tokio::time::Instant;
 
 use crate::layout::{Name, Plugin};
@@ -45,6 +46,8 @@ pub enum What {
     Csi { driver: Name, handle: Box<str>, shape: Shape },
     /// One that the machine makes by itself, and its name in paths.
     InTree { plugin: Plugin, name: Name },
+    /// A device of this machine that pods get as it is, and its PersistentVolume's name.
+    LocalDevice { name: Name },
 }
 
 /// How a CSI volume reaches its pods.
@@ -62,12 +65,12 @@ impl What {
     pub fn driver(&self) -> Option<&Name> {
         match self {
             Self::Csi { driver, .. } => Some(driver),
-            Self::InTree { .. } => None,
+            Self::InTree { .. } | Self::LocalDevice { .. } => None,
         }
     }
 
     pub fn is_block(&self) -> bool {
-        matches!(self, Self::Csi { shape: Shape::Block { .. }, .. })
+        matches!(self, Self::Csi { shape: Shape::Block { .. }, .. } | Self::LocalDevice { .. })
     }
 
     pub fn is_inline(&self) -> bool {
@@ -79,6 +82,7 @@ impl What {
         match self {
             Self::Csi { driver, .. } => format!("{}:{driver}", Plugin::Csi.name()),
             Self::InTree { plugin, .. } => plugin.name().to_owned(),
+            Self::LocalDevice { .. } => Plugin::Local.name().to_owned(),
         }
     }
 }
@@ -98,6 +102,8 @@ pub struct Entry {
     pub attachable: Attachable,
     pub device: Held,
     pub pods: BTreeMap<Uid, PodEntry>,
+    /// The SELinux context of what is here of it.
+    pub context: Option<Label>,
     /// How large its filesystem is known to be.
     pub size: Option<Amount>,
     /// The size that the driver refused to grow to while it is in use; not asked again for it (node 18.1).
@@ -116,7 +122,7 @@ pub struct PodEntry {
 
 impl Entry {
     pub fn new(what: What, attachable: Attachable) -> Self {
-        Self { what, attachable, device: Held::No, pods: BTreeMap::new(), size: None, refused: None }
+        Self { what, attachable, device: Held::No, pods: BTreeMap::new(), context: None, size: None, refused: None }
     }
 
     /// Whether nothing of it can be left.

@@ -1,11 +1,15 @@
 //! Until everything is known that has to be known before anything is taken away.
 
 use api::{CsiDriver, Key, Kind, Node};
+use futures_util::stream::{self, StreamExt as _};
 use runtime::Verdict;
 use tokio::time::sleep;
 
-use super::{Agent, PAUSE};
+use super::{Agent, BACKOFF, PAUSE, Unread};
 use crate::actual::{Attachable, What};
+
+/// How many pods are looked up at once.
+const LOOKUPS: usize = 16;
 
 impl Agent {
     /// Resolves every pod once and reads the node, and then allows taking away (node 5.1, 7.1, 21.5).
@@ -14,17 +18,20 @@ impl Agent {
         self.context.cache::<CsiDriver>().synced().await;
         self.context.cache::<api::Claim>().synced().await;
         self.context.cache::<api::Volume>().synced().await;
-        for pod in self.pods.walk() {
+        let pods = stream::iter(self.pods.walk());
+        pods.for_each_concurrent(LOOKUPS, |pod| async move {
             while let Verdict::Failed(why) = self.resolve_pod(&pod.meta.key).await {
                 tracing::warn!(pod = %pod.meta.key, why, "a pod's volumes cannot be looked up yet");
                 sleep(PAUSE).await;
             }
-        }
+        })
+        .await;
         let found = self.world().actual.values().any(|entry| entry.attachable == Attachable::Unknown);
         if found {
             self.learn_attached().await;
         }
         self.retry_unread().await;
+        self.tell_unread().await;
         self.world().known = true;
         tracing::info!("the pods of this node and what it holds are known");
         self.wake_all();
@@ -33,6 +40,24 @@ impl Agent {
             self.pod_queue.add(pod.meta.key.clone());
         }
         self.sweep_orphans().await;
+        self.mend().await;
+    }
+
+    /// What could not be understood at the start is tried again: when a volume changes, and less and less often without
+    /// that (weakness node 31 #8).
+    async fn mend(&self) {
+        let named: Vec<Key> = self.world().unread.iter().filter_map(Unread::volume).collect();
+        // An agent that keeps only what its pods need hears of these, too.
+        let _followed: Vec<_> = named.iter().map(|key| self.context.cache::<api::Volume>().want(key)).collect();
+        let mut wait = BACKOFF.start;
+        while !self.world().unread.is_empty() {
+            tokio::select! {
+                biased;
+                () = self.volume_news.notified() => {}
+                () = sleep(wait) => wait = (wait * 2).min(BACKOFF.max),
+            }
+            self.retry_unread().await;
+        }
     }
 
     /// What was found on disk is in use if the node's status says that it is attached, or was in use.
@@ -65,7 +90,7 @@ impl Agent {
     pub(crate) fn attachable(&self, what: &What) -> Attachable {
         match what {
             What::Csi { driver, .. } if !what.is_inline() && self.attaches(driver.as_str()) => Attachable::Yes,
-            What::Csi { .. } | What::InTree { .. } => Attachable::No,
+            What::Csi { .. } | What::InTree { .. } | What::LocalDevice { .. } => Attachable::No,
         }
     }
 }

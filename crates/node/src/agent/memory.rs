@@ -1,9 +1,10 @@
 //! What the agent remembers while it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 
-use api::Uid;
+use api::{Key, Uid};
 use lifecycle::node::{Because, Step};
 use tokio::time::Instant;
 
@@ -22,6 +23,8 @@ pub(crate) struct World {
     pub(crate) stands: BTreeMap<(VolumeId, Uid), Because>,
     /// Mounts that do not answer, with the machine's words.
     pub(crate) silent: BTreeMap<(VolumeId, Uid), Box<str>>,
+    /// Drivers that cannot be asked, and since when; kept only where something follows from it.
+    pub(crate) away: BTreeMap<Box<str>, Instant>,
     /// What the node's status lists as in use, as the server stored it.
     pub(crate) reported: BTreeSet<Box<str>>,
     /// Whether every pod was resolved once and the node was read: only then anything may be taken away.
@@ -49,13 +52,35 @@ pub(crate) enum Unread {
     Block { volume: Name },
 }
 
+impl Unread {
+    /// The PersistentVolume it is of, as far as its path tells.
+    pub(crate) fn volume(&self) -> Option<Key> {
+        match self {
+            Self::Staged { .. } => None,
+            Self::Published { spec: name, .. } | Self::Block { volume: name } => Some(Key::cluster(name.as_str())),
+        }
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Staged { driver, directory } => {
+                write!(f, "what {driver} staged in {}", directory.display())
+            }
+            Self::Published { pod, spec } => write!(f, "the volume {spec} of the pod with uid {pod}"),
+            Self::Block { volume } => write!(f, "the device of the volume {volume}"),
+        }
+    }
+}
+
 impl World {
     /// What the node's status should list as in use (node 20).
     pub(crate) fn in_use(&self, attaches: impl Fn(&str) -> bool) -> BTreeSet<Box<str>> {
         use crate::actual::{Attachable, What};
         let wanted = self.desired.volumes().filter(|(_, wish)| match &wish.what {
             What::Csi { driver, .. } => !wish.what.is_inline() && attaches(driver.as_str()),
-            What::InTree { .. } => false,
+            What::InTree { .. } | What::LocalDevice { .. } => false,
         });
         let held = self.actual.iter().filter(|(_, entry)| entry.attachable == Attachable::Yes);
         let wanted = wanted.map(|(id, _)| id.as_str().into());

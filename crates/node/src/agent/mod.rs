@@ -12,17 +12,19 @@
 mod known;
 mod memory;
 mod pod;
+mod reject;
 mod wake;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use api::{Key, Node, Uid};
+use api::{Attachment, Claim, Key, Node, Uid, Volume};
 use futures_util::future::join_all;
-use lifecycle::node::Because;
-use runtime::client::Selection;
+use lifecycle::node::selinux::{Gate, Label};
+use lifecycle::node::{Because, slots};
+use runtime::client::{Extent, Selection};
 use runtime::queue::{self, Backoff};
-use runtime::{Cache, Context, Index, Lookup, Notices, Queue, Stop};
+use runtime::{Cache, Caches, Context, Index, Lookup, Notices, Queue, Stop};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -59,8 +61,14 @@ pub struct Options {
     pub republish: Duration,
     /// How often drivers are asked how full volumes are. `None` turns it off (node 19).
     pub stats: Option<Duration>,
+    /// How long a driver may be away before its volumes that nobody wants are unmounted without it. `None`: for ever.
+    pub alone_after: Option<Duration>,
+    /// How long a pod waits for a slot before it is given back.
+    pub slot_wait: Duration,
     /// The safety net under the events: everything is looked at this often.
     pub resync: Duration,
+    /// Which volumes are mounted with SELinux contexts, where SELinux is on.
+    pub selinux: Gate,
 }
 
 impl Options {
@@ -73,7 +81,10 @@ impl Options {
             timeout: Duration::from_secs(120),
             republish: Duration::from_secs(60),
             stats: Some(Duration::from_secs(60)),
+            alone_after: None,
+            slot_wait: slots::PATIENCE,
             resync: Duration::from_secs(15 * 60),
+            selinux: Gate::OnePod,
         }
     }
 }
@@ -100,10 +111,25 @@ pub struct Agent {
     pub(crate) unwants: Notify,
     /// A mount did not answer at the start.
     pub(crate) look_again: Notify,
+    /// A PersistentVolume changed, which may be the one that damaged metadata is about.
+    pub(crate) volume_news: Arc<Notify>,
+    /// What files in containers have, if SELinux is on here; unset until the machine was asked.
+    pub(crate) selinux: OnceLock<Option<Label>>,
 }
 
 fn uid_of(pod: &LocalPod, found: &mut dyn FnMut(&str)) {
     found(pod.meta.uid.as_str());
+}
+
+/// Lets a process that serves one node keep only what concerns it: its own Node and CSINode, and of claims, volumes and
+/// attachments those of its pods. Call it before anything else asks for these kinds, and not in a process that has
+/// controllers in it.
+pub fn narrow(caches: &Caches, node: &str) {
+    crate::registry::narrow(caches, node);
+    let wanted = Selection { extent: Extent::Wanted, ..Selection::default() };
+    caches.narrow::<Claim>(wanted.clone());
+    caches.narrow::<Volume>(wanted.clone());
+    caches.narrow::<Attachment>(wanted);
 }
 
 impl Agent {
@@ -129,8 +155,11 @@ impl Agent {
             tokens: Tokens::default(),
             unwants: Notify::new(),
             look_again: Notify::new(),
+            volume_news: Arc::default(),
+            selinux: OnceLock::new(),
             options,
         };
+        agent.metrics.show_volumes(&agent.world);
         agent.subscribe();
         agent
     }
@@ -173,6 +202,7 @@ impl Agent {
 
     async fn prepare(&self) -> Result<(), layout::PrepareError> {
         layout::prepare(&*self.host, &self.options.layout).await?;
+        self.learn_selinux().await;
         Ok(self.reconstruct().await?)
     }
 
@@ -181,7 +211,6 @@ impl Agent {
         loop {
             sleep(self.options.resync).await;
             self.inspect_mounts().await;
-            self.retry_unread().await;
             self.sweep_orphans().await;
             self.sweep_staged().await;
             for pod in self.pods.walk() {

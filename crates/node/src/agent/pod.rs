@@ -22,7 +22,7 @@ impl Agent {
         }
         let Some(pod) = self.pods.get(&key) else { return Verdict::Done };
         let ended = match pod.lives() {
-            true => self.tell(&pod).await.map(|()| Verdict::Done),
+            true => self.attend(&pod).await,
             false => self.finish(&pod).await,
         };
         match ended {
@@ -52,8 +52,12 @@ impl Agent {
             return Verdict::Done;
         }
         let node = self.nodes.get(&Key::cluster(&self.options.node));
-        let resolver =
-            crate::desired::Resolver { context: &self.context, node: &self.options.node, labels: node.as_deref() };
+        let resolver = crate::desired::Resolver {
+            context: &self.context,
+            node: &self.options.node,
+            labels: node.as_deref(),
+            contexts: self.contexts(),
+        };
         let known = self.world().desired.known(&pod);
         match resolver.pod(&pod, known.as_ref()).await {
             Ok(desired) => {
@@ -66,6 +70,7 @@ impl Agent {
 
     fn want(&self, pod: &Arc<LocalPod>, desired: DesiredPod) {
         self.adopt(&desired);
+        self.count_mismatches(&desired);
         let mut touched = self.world().desired.set(desired);
         // The pod may have gone while its claims were looked up.
         if self.pods.get(&pod.meta.key).is_none_or(|now| now.uid() != pod.uid() || !now.lives()) {
@@ -119,7 +124,7 @@ impl Agent {
     }
 
     /// Writes into the pod's conditions whether its volumes are ready, and why not.
-    async fn tell(&self, pod: &Arc<LocalPod>) -> Result<(), Error> {
+    pub(super) async fn tell(&self, pod: &Arc<LocalPod>) -> Result<(), Error> {
         let Some(desired) = self.world().desired.pod(pod.uid()).cloned() else { return Ok(()) };
         let mut waits: Vec<(&str, Because)> = Vec::new();
         for (name, volume) in &desired.volumes {

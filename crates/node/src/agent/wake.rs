@@ -1,8 +1,11 @@
 //! What changes wakes whom it concerns; nothing polls (weaknesses node 31 #11 to #13).
 
+use std::sync::Arc;
+
 use api::{Attachment, Claim, CsiDriver, Volume};
 use futures_util::future::select_all;
 use lifecycle::attach::attachment_name;
+use lifecycle::node::slots;
 use runtime::csi::Link;
 use tokio::sync::watch;
 
@@ -48,7 +51,9 @@ impl Agent {
             }
         });
         let (queue, pods, world) = (self.pod_queue.clone(), self.pods.clone(), self.world.clone());
+        let news = self.volume_news.clone();
         self.context.cache::<Volume>().subscribe(move |change| {
+            news.notify_one();
             let Some(claim) = change.object().claim.as_ref().map(|claim| claim.key.clone()) else { return };
             for pod in pods.walk().filter(|pod| Some(pod.namespace()) == claim.namespace()) {
                 if names_claim(&pod, claim.name()) {
@@ -61,10 +66,14 @@ impl Agent {
 
     fn follow_attachments(&self) {
         let (node, world, queue) = (self.options.node.clone(), self.world.clone(), self.volume_queue.clone());
+        let drivers = self.drivers.clone();
         self.context.cache::<Attachment>().subscribe(move |change| {
             let attachment = change.object();
             if attachment.node != *node {
                 return;
+            }
+            if news_of_no_slot(change.before(), change.after()) {
+                drivers.had_no_slot(&attachment.attacher);
             }
             let mut world = world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let named = |id: &VolumeId| {
@@ -153,6 +162,13 @@ impl Agent {
     }
 }
 
+/// Whether a volume was refused for want of a slot, and that is news (node 4.4).
+fn news_of_no_slot(before: Option<&Arc<Attachment>>, after: Option<&Arc<Attachment>>) -> bool {
+    let error = |attachment: &Arc<Attachment>| attachment.attach_error.clone();
+    let now = after.and_then(error).filter(|error| error.code == Some(slots::FULL));
+    now.is_some() && now != before.and_then(error)
+}
+
 fn names_claim(pod: &crate::pods::LocalPod, claim: &str) -> bool {
     use crate::pods::VolumeSource;
     pod.volumes.iter().any(|volume| match &volume.source {
@@ -178,6 +194,6 @@ fn driver_of(world: &super::World, id: &VolumeId) -> Option<String> {
     let what = what.or_else(|| world.desired.wishes(id).first().map(|wish| wish.what.clone()))?;
     match what {
         What::Csi { driver, .. } => Some(driver.as_str().to_owned()),
-        What::InTree { .. } => None,
+        What::InTree { .. } | What::LocalDevice { .. } => None,
     }
 }

@@ -1,5 +1,8 @@
 //! Block volumes: a device for a pod, held so that the kernel does not give its number to another (node 17).
 
+mod alone;
+mod local;
+
 use std::path::PathBuf;
 
 use api::Uid;
@@ -38,15 +41,23 @@ impl Place {
 }
 
 impl Agent {
+    /// One step for a device. What fails on the way to it is told in the words that upstream has for devices (node 26).
     pub(crate) async fn act_block(&self, step: &Step, view: &View) -> Result<Effect, Failure> {
-        match step {
+        let ended = match step {
             Step::Stage(_) => self.stage_block(step, view).await.map(|()| Effect::default()),
             Step::Publish(_) | Step::Republish(_) => self.map_block(step, view).await,
             Step::Expand(_) => self.expand(step, view).await,
+            Step::Unpublish(pod) if view.is_alone() => self.unmap_alone(pod, view).await.map(|()| Effect::default()),
+            Step::Unstage if view.is_alone() => self.unstage_block_alone(view).await.map(|()| Effect::default()),
             Step::Unpublish(pod) => self.unmap_block(pod, view).await.map(|()| Effect::default()),
             Step::Unstage => self.unstage_block(view).await.map(|()| Effect::default()),
             Step::Forget => self.forget_block(view).await.map(|()| Effect::default()),
-        }
+        };
+        ended.map_err(|failure| match (failure.stage, step) {
+            (Stage::WaitForAttach, _) => Failure { stage: Stage::MapAttach, ..failure },
+            (Stage::MapDevice, Step::Stage(_)) => Failure { stage: Stage::SetUpDevice, ..failure },
+            _ => failure,
+        })
     }
 
     fn block_of_view<'a>(&self, view: &'a View) -> Result<(&'a Name, &'a str, Block), Failure> {
@@ -89,7 +100,7 @@ impl Agent {
     async fn stage_block(&self, step: &Step, view: &View) -> Result<(), Failure> {
         let wish = view.wish(step).ok_or_else(|| Failure::transient(AT, "no pod wants the volume any more"))?;
         let (_, handle, block) = self.block_of_view(view)?;
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         let context = self.attached(wish, view.device()).await?;
         let secrets = self.secret(details.stage_secret.as_ref(), AT).await?;
@@ -112,7 +123,7 @@ impl Agent {
         let wish =
             view.wish(step).ok_or_else(|| Failure::transient(AT, "the pod does not want the volume any more"))?;
         let place = self.place(view, wish.pod.uid())?;
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         self.keep_block(wish, &place.block).await?;
         // A driver may still be at it when this agent and the pod are gone (node 30 #9).
@@ -123,13 +134,18 @@ impl Agent {
         }
         let mapped = block::map(&*self.host, &place.mapping()).await;
         mapped.map_err(|error| Failure::after_mount(AT, error))?;
-        for path in [place.block.map(), place.link.clone()] {
+        self.tell_mapped(wish, [&place.block.map(), &place.link]);
+        let grown = self.expand_before_use(wish, &details, &asked).await?;
+        Ok(Effect { republish: self.republish_at(wish), ..grown })
+    }
+
+    /// Devices alone are told when they are there (node 17.1 step 9).
+    fn tell_mapped(&self, wish: &Wish, paths: [&PathBuf; 2]) {
+        for path in paths {
             let message =
                 format!("MapVolume.MapPodDevice succeeded for volume {:?} path {}", wish.spec.as_str(), path.display());
             self.notices.always(&*wish.pod, &Notice::normal("SuccessfulMountVolume", message));
         }
-        let grown = self.expand_before_use(wish, &details, &asked).await?;
-        Ok(Effect { republish: self.republish_at(wish), ..grown })
     }
 
     /// What was surely not published is not announced any more.
@@ -145,7 +161,7 @@ impl Agent {
 
     async fn publish_block(&self, wish: &Wish, view: &View, place: &Place) -> Result<(), Failure> {
         let (driver, handle, block) = self.block_of_view(view)?;
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         let publish_context = self.attached(wish, view.device()).await?;
         let secrets = self.secret(details.publish_secret.as_ref(), AT).await?;
@@ -233,6 +249,15 @@ impl Agent {
         self.host.remove_directory(&block.published()).await?;
         self.host.remove_directory(&block.map()).await?;
         self.host.remove_tree(&block.directory()).await
+    }
+
+    /// Removes the directories of a device if there is nothing in them.
+    pub(crate) async fn clear_unasked(&self, block: &Block) -> Result<(), HostError> {
+        let data = block.data();
+        for directory in [&*block.staging(), &block.published(), &block.map()].into_iter().chain(data.parent()) {
+            self.host.remove_directory(directory).await?;
+        }
+        self.host.remove_directory(&block.directory()).await
     }
 
     async fn clear_block_quietly(&self, block: &Block) {

@@ -11,15 +11,11 @@ impl Agent {
     pub(crate) async fn clear_pod_directory(&self, uid: &Uid) -> bool {
         let Ok(uid) = Name::new(uid.as_str()) else { return true };
         match sweep(&*self.host, &self.options.layout, &uid).await {
-            Swept::Removed => {
-                self.metrics.swept.inc();
-                true
-            }
+            Swept::Removed => true,
             Swept::Kept(reasons) => {
                 for because in reasons {
                     tracing::warn!(pod = %uid, %because, "the directory of a pod stays");
                 }
-                self.metrics.unswept.inc();
                 false
             }
         }
@@ -36,6 +32,7 @@ impl Agent {
     /// Removes directories of pods that nobody knows: neither the server, nor the agent as holders of a volume.
     pub(crate) async fn sweep_orphans(&self) {
         let Ok(directories) = self.host.list(&self.options.layout.pods()).await else { return };
+        let (mut orphans, mut kept) = (0, 0);
         for directory in directories {
             let Some(uid) = Name::found(&directory.name).map(|name| Uid::from(name.as_str())) else { continue };
             let held = {
@@ -43,8 +40,13 @@ impl Agent {
                 !world.known || !world.held_by(&uid).is_empty() || world.desired.pod(&uid).is_some()
             };
             if !held && !self.by_uid.any(uid.as_str()) {
-                self.clear_pod_directory(&uid).await;
+                orphans += 1;
+                if !self.clear_pod_directory(&uid).await {
+                    kept += 1;
+                }
             }
         }
+        self.metrics.swept.set(orphans);
+        self.metrics.unswept.set(kept);
     }
 }

@@ -29,7 +29,7 @@ impl Agent {
     pub(crate) async fn expand(&self, step: &Step, view: &View) -> Result<Effect, Failure> {
         let wish =
             view.wish(step).ok_or_else(|| Failure::transient(AT, "the pod does not want the volume any more"))?;
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         self.grow(wish, &details, &asked).await
     }
@@ -45,9 +45,27 @@ impl Agent {
             (Some(capacity), Some(claimed)) => claimed < capacity,
             _ => false,
         };
-        match smaller && !wish.read_only {
-            true => self.grow(wish, details, asked).await.map_err(|failure| Failure { seen: true, ..failure }),
-            false => Ok(Effect { size: wish.claimed.clone(), ..Effect::default() }),
+        match (smaller, wish.read_only) {
+            (true, false) => self.grow(wish, details, asked).await.map_err(|failure| Failure { seen: true, ..failure }),
+            (true, true) => {
+                self.tell_read_only(wish);
+                Ok(Effect { size: wish.claimed.clone(), ..Effect::default() })
+            }
+            (false, _) => Ok(Effect { size: wish.claimed.clone(), ..Effect::default() }),
+        }
+    }
+
+    /// A filesystem that may not be written to is not grown, and its users are told (node 18).
+    fn tell_read_only(&self, wish: &Wish) {
+        let message = format!(
+            "MountVolume.NodeExpandVolume failed for volume {:?} : requested read-only file system",
+            wish.spec.as_str()
+        );
+        let notice = Notice::warning("FileSystemResizeFailed", message);
+        self.notices.always(&*wish.pod, &notice);
+        let claim = wish.claim.as_ref().and_then(|(key, _)| self.context.cache::<Claim>().get(key));
+        if let Some(claim) = claim {
+            self.notices.always(&*claim, &notice);
         }
     }
 
@@ -128,7 +146,7 @@ impl Agent {
             }
             Shape::Filesystem | Shape::Inline => {
                 let staged = self.options.layout.staged(driver, handle);
-                (place.csi(&wish.spec).mount(), staged.mount(), Some(details.mount(None)))
+                (place.csi(&wish.spec).mount(), staged.mount(), Some(details.mount(None, None)))
             }
         };
         Ok(v1::NodeExpandVolumeRequest {

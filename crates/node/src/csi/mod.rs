@@ -7,6 +7,7 @@
 //! 3. Everything that fails before the driver is asked is transient (weakness node 31 #4).
 //! 4. Capabilities come from the connection, not from a call per decision (weakness node 31 #16).
 
+mod alone;
 mod details;
 mod expand;
 mod publish;
@@ -74,6 +75,15 @@ impl Agent {
         let registered = self.drivers.get(name.as_str()).ok_or_else(missing)?;
         let facts = registered.driver.facts().ok_or_else(missing)?;
         Ok(Asked { driver: registered.driver.clone(), facts })
+    }
+
+    /// The driver of a volume that a pod wants; what is asked for a volume of an in-tree plugin is counted as such.
+    pub(crate) fn ask_for(&self, wish: &Wish, stage: Stage) -> Result<Asked, Failure> {
+        let asked = self.ask(&wish.what, stage)?;
+        Ok(match wish.migrated {
+            true => Asked { driver: asked.driver.for_migrated(), ..asked },
+            false => asked,
+        })
     }
 
     /// What the controller's half of the driver left for the node's, if it has to be attached at all. The server itself is

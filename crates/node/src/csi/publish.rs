@@ -6,6 +6,7 @@ use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use lifecycle::Notice;
 use lifecycle::attach::attachment_name;
 use lifecycle::node::because::Stage;
+use lifecycle::node::selinux::Label;
 use lifecycle::node::terms::{self, Owner, Ownership};
 use lifecycle::node::{Class, Held, Step};
 use lifecycle::outcome::Call;
@@ -41,14 +42,15 @@ impl Agent {
     async fn publish_for(&self, step: &Step, view: &View, time: Time) -> Result<Effect, Failure> {
         let wish =
             view.wish(step).ok_or_else(|| Failure::transient(AT, "the pod does not want the volume any more"))?;
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         let owner = self.owner(wish, &details, &asked)?;
+        let context = view.context(wish.pod.uid());
         let request = self.publish_request(wish, view, &details, (&asked, owner)).await?;
         let place = self.pod_directory(wish)?;
         let published = place.csi(&wish.spec);
         self.host.make_directory(published.directory(), DIRECTORY_MODE).await.map_err(Failure::host(AT))?;
-        data::store(&*self.host, &published.data(), &self.kept(wish)).await.map_err(Failure::host(AT))?;
+        data::store(&*self.host, &published.data(), &self.kept(wish, context)).await.map_err(Failure::host(AT))?;
         self.call_publish(request, &asked, (view.held(wish.pod.uid()), time), &published).await?;
         if time == Time::First {
             self.own(wish, &published, owner).await?;
@@ -141,12 +143,13 @@ impl Agent {
         };
         let stages = !wish.what.is_inline() && asked.can(NodeRpc::StageUnstageVolume);
         let staged = self.options.layout.staged(driver, handle);
+        let mount = details.mount(group, view.context(wish.pod.uid()));
         Ok(v1::NodePublishVolumeRequest {
             volume_id: handle.to_string(),
             publish_context,
             staging_target_path: if stages { text(&staged.mount()) } else { String::new() },
             target_path: text(&self.pod_directory(wish)?.csi(&wish.spec).mount()),
-            volume_capability: capability(details.mode(asked), Some(details.mount(group))),
+            volume_capability: capability(details.mode(asked), Some(mount)),
             readonly: wish.read_only,
             secrets,
             volume_context,
@@ -159,7 +162,7 @@ impl Agent {
     }
 
     /// What is written down about a pod's volume (node 2.1).
-    fn kept(&self, wish: &Wish) -> VolumeData {
+    fn kept(&self, wish: &Wish, context: Option<&Label>) -> VolumeData {
         let What::Csi { driver, handle, .. } = &wish.what else { return VolumeData::default() };
         let lifecycle = if wish.what.is_inline() { Lifecycle::Ephemeral } else { Lifecycle::Persistent };
         VolumeData {
@@ -169,7 +172,7 @@ impl Agent {
             node: Some(self.options.node.clone()),
             attachment: Some(attachment_name(driver.as_str(), handle, &self.options.node)),
             lifecycle: Some(lifecycle),
-            selinux: None,
+            selinux: context.map(Label::to_string),
         }
     }
 

@@ -61,7 +61,7 @@ impl Agent {
     }
 
     /// Nothing else shows the volume: a mount that leaked keeps it from being unstaged (node 13.2 step 2).
-    async fn unreferenced(&self, staged: &Staged) -> Result<(), Failure> {
+    pub(super) async fn unreferenced(&self, staged: &Staged) -> Result<(), Failure> {
         const AT: Stage = Stage::UnmountDevice;
         let mounts = self.host.mounts().await.map_err(Failure::host(AT))?;
         let path = staged.mount();

@@ -3,6 +3,7 @@
 use csi::v1;
 use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use lifecycle::node::because::Stage;
+use lifecycle::node::selinux::Label;
 use lifecycle::node::{Class, Step};
 use lifecycle::outcome::Call;
 
@@ -21,19 +22,25 @@ impl Agent {
         let What::Csi { driver, handle, .. } = &view.what else {
             return Err(Failure::transient(AT, "the volume has no driver"));
         };
-        let asked = self.ask(&view.what, AT)?;
+        let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         let publish_context = self.attached(wish, view.device()).await?;
         let secrets = self.secret(details.stage_secret.as_ref(), AT).await?;
         let staged = self.options.layout.staged(driver, handle);
         self.host.make_directory(&staged.mount(), DIRECTORY_MODE).await.map_err(Failure::host(AT))?;
-        let kept = VolumeData { driver: driver.to_string(), handle: handle.to_string(), ..VolumeData::default() };
+        let context = view.context(wish.pod.uid());
+        let kept = VolumeData {
+            driver: driver.to_string(),
+            handle: handle.to_string(),
+            selinux: context.map(Label::to_string),
+            ..VolumeData::default()
+        };
         data::store(&*self.host, &staged.data(), &kept).await.map_err(Failure::host(AT))?;
         let request = v1::NodeStageVolumeRequest {
             volume_id: handle.to_string(),
             publish_context,
             staging_target_path: text(&staged.mount()),
-            volume_capability: stage_capability(wish, &details, &asked),
+            volume_capability: stage_capability(wish, &details, &asked, context),
             secrets,
             volume_context: details.attributes,
         };
@@ -58,9 +65,14 @@ impl Agent {
     }
 }
 
-fn stage_capability(wish: &Wish, details: &Details, asked: &Asked) -> Option<v1::VolumeCapability> {
+fn stage_capability(
+    wish: &Wish,
+    details: &Details,
+    asked: &Asked,
+    context: Option<&Label>,
+) -> Option<v1::VolumeCapability> {
     let group = wish.pod.group.filter(|_| asked.can(NodeRpc::VolumeMountGroup));
-    capability(details.mode(asked), Some(details.mount(group)))
+    capability(details.mode(asked), Some(details.mount(group, context)))
 }
 
 /// What a stage call of a device carries: no options and no group (node 17.1).

@@ -1,14 +1,18 @@
 //! What the pods of this node want, resolved from their claims to volumes (node 5).
 
+mod contexts;
 mod resolve;
 
+pub(crate) use contexts::Contexts;
 pub(crate) use resolve::Resolver;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{AccessModes, Amount, Key, Uid};
+use api::{AccessModes, Amount, Attachment, Claim, Key, Uid, Volume};
 use lifecycle::node::Because;
+use lifecycle::node::selinux::Judged;
+use runtime::Want;
 use tokio::time::Instant;
 
 use crate::actual::{VolumeId, What};
@@ -30,7 +34,13 @@ pub struct Wish {
     /// The PersistentVolume.
     pub volume_key: Option<Key>,
     pub read_only: bool,
+    /// Whether a driver took it over from an in-tree plugin.
+    pub migrated: bool,
     pub access: AccessModes,
+    /// What of that the claim asks for.
+    pub asked: AccessModes,
+    /// With which SELinux context it is mounted, if nothing of it is here yet.
+    pub selinux: Judged,
     /// How large the volume is.
     pub capacity: Option<Amount>,
     /// How large its claim says that it is.
@@ -44,6 +54,23 @@ pub struct DesiredPod {
     pub pod: Arc<LocalPod>,
     /// By the name in the pod. What the agent leaves to others is not in here.
     pub volumes: BTreeMap<Box<str>, Result<Arc<Wish>, Because>>,
+    /// What is followed for it.
+    pub wants: Wants,
+}
+
+/// The objects that a pod depends on, there or not. The agent follows these and no others of their kinds: a cluster has far
+/// more of them than a node.
+#[derive(Debug, Clone, Default)]
+pub struct Wants {
+    claims: Vec<Arc<Want<Claim>>>,
+    volumes: Vec<Arc<Want<Volume>>>,
+    attachments: Vec<Arc<Want<Attachment>>>,
+}
+
+impl Wants {
+    fn has_attachment(&self, key: &Key) -> bool {
+        self.attachments.iter().any(|want| want.key() == key)
+    }
 }
 
 /// Everything that is wanted on this node.

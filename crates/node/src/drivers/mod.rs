@@ -2,11 +2,11 @@
 //!
 //! Registration puts them here, and operations look them up. A simulator puts its model drivers here directly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runtime::csi::Driver;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// A driver that is registered.
 #[derive(Debug, Clone)]
@@ -29,11 +29,20 @@ struct Shared {
     registered: Mutex<BTreeMap<String, Arc<Registered>>>,
     /// Counts changes, so that whoever waits for a driver need not ask again and again.
     changes: watch::Sender<u64>,
+    /// Drivers that attached a volume nowhere because this machine has no slot left.
+    full: Mutex<BTreeSet<String>>,
+    filled: Notify,
 }
 
 impl Default for Drivers {
     fn default() -> Self {
-        Self { shared: Arc::new(Shared { registered: Mutex::default(), changes: watch::Sender::new(0) }) }
+        let shared = Shared {
+            registered: Mutex::default(),
+            changes: watch::Sender::new(0),
+            full: Mutex::default(),
+            filled: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 }
 
@@ -62,6 +71,23 @@ impl Drivers {
     /// Follows registrations: the number changes with each.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
+    }
+
+    /// A driver had no slot left for a volume: how many there are has to be read again.
+    pub fn had_no_slot(&self, name: &str) {
+        self.shared.full.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        self.shared.filled.notify_one();
+    }
+
+    /// Waits for drivers that had no slot left since the last time. For one caller.
+    pub async fn without_slot(&self) -> BTreeSet<String> {
+        loop {
+            let full = std::mem::take(&mut *self.shared.full.lock().unwrap_or_else(PoisonError::into_inner));
+            if !full.is_empty() {
+                return full;
+            }
+            self.shared.filled.notified().await;
+        }
     }
 
     fn changed(&self) {

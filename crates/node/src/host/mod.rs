@@ -32,6 +32,9 @@ pub enum HostError {
     /// It refused. `errno` is 0 where there was no number, as from a tool.
     #[error("could not {doing} {}: {message}", path.display())]
     Refused { doing: &'static str, path: PathBuf, errno: i32, message: String },
+    /// A device could not be mounted as what it was taken for: there is something else on it (node 29.5).
+    #[error("could not mount {} as {wanted}, because there is {there} on it: {message}", path.display())]
+    WrongFilesystem { path: PathBuf, wanted: String, there: String, message: String },
     /// It did not answer in time, and may still do it.
     #[error("could not {doing} {} within {}s: the path does not answer", path.display(), waited.as_secs())]
     Hung { doing: &'static str, path: PathBuf, waited: Duration },
@@ -227,6 +230,16 @@ pub struct SubPath {
     pub access: Access,
 }
 
+/// Whether files of this machine have SELinux contexts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selinux {
+    Off,
+    On {
+        /// What files in containers have unless somebody says otherwise, if the policy says so.
+        files: Option<String>,
+    },
+}
+
 /// The machine. Every method says in its error what it did and to which path.
 pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// The mount table, which is the truth about what is mounted.
@@ -297,4 +310,12 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// when its future is dropped.
     fn own<'a>(&'a self, ownership: &'a Ownership, progress: Progress<'a>) -> Answer<'a, Owned>;
     fn usage<'a>(&'a self, path: &'a Path) -> Answer<'a, Usage>;
+
+    fn selinux(&self) -> Answer<'_, Selinux> {
+        Box::pin(std::future::ready(Ok(Selinux::Off)))
+    }
+    /// Gives a file or a directory, and nothing in it, an SELinux context.
+    fn set_label<'a>(&'a self, _path: &'a Path, _label: &'a str) -> Answer<'a, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

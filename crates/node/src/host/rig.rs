@@ -58,11 +58,21 @@ where
             return;
         }
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+        leave_others_devices();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(test(Rig::new(options)));
     });
     if let Err(panic) = alone.join() {
         std::panic::resume_unwind(panic);
+    }
+}
+
+/// The copies of other programs' mounts that came with this namespace would keep their loop devices busy.
+fn leave_others_devices() {
+    let table = linux::mountinfo::MountTable::read().unwrap();
+    let of_loop = |mount: &&linux::mountinfo::Mount| mount.source.as_encoded_bytes().starts_with(b"/dev/loop");
+    for mount in table.iter().filter(of_loop) {
+        let _ = linux::mounts::unmount_top(&mount.mount_point, linux::mounts::Force::Detach);
     }
 }
 
@@ -126,7 +136,7 @@ pub(crate) fn name(text: &str) -> Name {
 pub(crate) fn errno(error: &HostError) -> i32 {
     match error {
         HostError::Refused { errno, .. } => *errno,
-        HostError::Hung { .. } => panic!("{error}"),
+        HostError::Hung { .. } | HostError::WrongFilesystem { .. } => panic!("{error}"),
     }
 }
 

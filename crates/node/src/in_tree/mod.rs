@@ -12,7 +12,7 @@ use crate::desired::Wish;
 use crate::host::Access;
 use crate::layout::{Name, Plugin};
 use crate::pods::VolumeSource;
-use crate::reconcile::{Effect, Failure, View};
+use crate::reconcile::{Effect, Failure, How, View};
 use crate::volumes::{empty_dir, host_path, local, nfs, sub_path};
 
 const AT: Stage = Stage::SetUp;
@@ -48,7 +48,8 @@ impl Agent {
     pub(crate) async fn act_in_tree(&self, step: &Step, view: &View) -> Result<Effect, Failure> {
         let What::InTree { plugin, name } = &view.what else { return Ok(Effect::default()) };
         match step {
-            Step::Forget | Step::Republish(_) | Step::Expand(_) => {}
+            Step::Forget | Step::Republish(_) => {}
+            Step::Expand(_) => return self.expand_in_tree(*plugin, self.in_tree_wish(step, view)?).await,
             Step::Stage(_) => drop(self.stage_local(self.in_tree_wish(step, view)?).await?),
             Step::Unstage => local::unstage(&*self.host, &self.options.layout, name)
                 .await
@@ -77,7 +78,10 @@ impl Agent {
                 let (path, kind) = self.host_path(wish).await?;
                 let expected = host_path::Expected::parse(&kind).map_err(|error| failed(&error))?;
                 let done = host_path::set_up(&*self.host, path.as_ref(), expected).await;
-                done.map_err(|error| Failure { hung: error.is_hung(), ..failed(&error) })
+                done.map_err(|error| {
+                    let how = if error.is_hung() { How::Hung } else { How::Plain };
+                    Failure { how, ..failed(&error) }
+                })
             }
             Plugin::Nfs => {
                 let export = self.export(wish).await?;
@@ -115,7 +119,13 @@ impl Agent {
             access: access(wish),
         };
         let staged = local::stage(&*self.host, &self.options.layout, &volume).await;
-        let staged = staged.map_err(|error| Failure::of(Class::Uncertain, Stage::MountDevice, error))?;
+        let staged = staged.map_err(|error| {
+            let how = match &error {
+                local::LocalError::Host(error) => How::from(error),
+                local::LocalError::NoSource(_) | local::LocalError::NoDevice(_) => How::Plain,
+            };
+            Failure { how, ..Failure::of(Class::Uncertain, Stage::MountDevice, error) }
+        })?;
         Ok((volume, staged))
     }
 
@@ -141,12 +151,34 @@ impl Agent {
         Ok(())
     }
 
+    /// Of a device the filesystem grows; other volumes of the machine have no size of their own (node 24).
+    async fn expand_in_tree(&self, plugin: Plugin, wish: &Wish) -> Result<Effect, Failure> {
+        if plugin == Plugin::Local {
+            let grown = local::expand(&*self.host, &self.options.layout, &wish.spec).await;
+            grown.map_err(|error| Failure::of(Class::Uncertain, Stage::Expand, error))?;
+        }
+        Ok(Effect { size: wish.capacity.clone(), ..Effect::default() })
+    }
+
+    /// Where a local volume is on this machine.
+    pub(crate) async fn local_path(&self, wish: &Wish) -> Result<std::path::PathBuf, Failure> {
+        match self.object(wish).await?.1 {
+            Source::Local { path } => Ok(path.as_ref().into()),
+            _ => Err(Failure::transient(AT, "the volume is not local")),
+        }
+    }
+
     async fn host_path(&self, wish: &Wish) -> Result<(String, String), Failure> {
         if let Some(VolumeSource::HostPath { path, kind }) = pod_source(wish) {
             return Ok((path.to_string(), kind.to_string()));
         }
         let (wire, source) = self.object(wish).await?;
         let Source::HostPath { path } = source else { return Err(Failure::transient(AT, "the volume is no hostPath")) };
+        // Nothing is mounted that they could be for (node 9).
+        if let Some(option) = wire.mount_options.unwrap_or_default().first() {
+            let message = format!("a hostPath volume takes no mount options, and this one has {option:?}");
+            return Err(Failure::transient(AT, message));
+        }
         let kind = wire.host_path.and_then(|host| host.kind).unwrap_or_default();
         Ok((path.to_string(), kind))
     }
@@ -173,6 +205,10 @@ impl Agent {
         let unreadable = |error: serde_json::Error| Failure::transient(AT, error);
         let volume: Volume = serde_json::from_value(object.clone()).map_err(unreadable)?;
         let wire: Wire = serde_json::from_value(object).map_err(unreadable)?;
+        let owner = volume.claim.as_ref().and_then(|claim| claim.uid.as_ref());
+        if owner.is_none() || owner != wish.claim.as_ref().map(|(_, uid)| uid) {
+            return Err(Failure::transient(AT, format!("the volume {key} does not belong to the claim any more")));
+        }
         Ok((wire.spec, volume.source))
     }
 }

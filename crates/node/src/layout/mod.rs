@@ -180,9 +180,14 @@ impl Layout {
         self.local_mounts().join(volume)
     }
 
-    /// The map directory of a local volume in block mode. With `~`, unlike [`Layout::local_mounts`].
+    /// The local volumes that pods have as devices. With `~`, unlike [`Layout::local_mounts`].
+    pub fn local_blocks(&self) -> PathBuf {
+        self.plugins().join(Plugin::Local.directory()).join(DEVICES)
+    }
+
+    /// The map directory of a local volume in block mode.
     pub fn local_block(&self, volume: &Name) -> PathBuf {
-        self.plugins().join(Plugin::Local.directory()).join(DEVICES).join(volume)
+        self.local_blocks().join(volume)
     }
 }
 

@@ -9,6 +9,7 @@ use ::csi::v1;
 use ::csi::{Endpoint, connect_once};
 use runtime::Metrics;
 use runtime::csi::code_name;
+use runtime::metrics::Caller;
 use tokio::time::{Instant, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
@@ -105,6 +106,6 @@ impl Prober {
             ("method_name", method.to_owned()),
             ("grpc_status_code", code_name(code).to_owned()),
         ];
-        self.metrics.called(labels, begun.elapsed());
+        self.metrics.called(Caller::Sidecar, labels, begun.elapsed());
     }
 }

@@ -77,7 +77,7 @@ impl From<HostError> for Kept {
     fn from(error: HostError) -> Self {
         match error {
             HostError::Hung { path, .. } => Kept::Hung { path },
-            refused @ HostError::Refused { .. } => Kept::Refused(refused),
+            refused @ (HostError::Refused { .. } | HostError::WrongFilesystem { .. }) => Kept::Refused(refused),
         }
     }
 }

@@ -10,8 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::keys::condition;
 use api::node::PodPhase;
 use api::{Kind, Meta, Object, Pairs, Uid};
+use lifecycle::migration;
+use lifecycle::node::selinux::{Asked, ChangePolicy};
 use runtime::client::Selection;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::host::When;
 
@@ -27,6 +30,8 @@ pub struct LocalPod {
     /// `fsGroup`.
     pub group: Option<u32>,
     pub group_change: When,
+    /// Who sees to it that its containers may read what they mount (node 15.4).
+    pub relabelling: ChangePolicy,
     /// The volumes that a container uses, in the order of the pod. Others are never mounted (node 5.4).
     pub volumes: Box<[PodVolume]>,
     /// What the agent last said about its volumes.
@@ -42,6 +47,8 @@ pub struct PodVolume {
     pub mounted: bool,
     /// Whether a container has it as a device.
     pub device: bool,
+    /// The SELinux options of the containers that mount it, each once (node 15.1).
+    pub contexts: Box<[Asked]>,
 }
 
 /// What a volume of a pod is made of.
@@ -67,6 +74,8 @@ pub enum VolumeSource {
         path: Box<str>,
         read_only: bool,
     },
+    /// Of an in-tree plugin that a CSI driver took over: the volume as it stands in the pod.
+    Migrated(Box<Value>),
     /// What no storage is needed for, such as a secret: for whoever runs the containers.
     Other,
 }
@@ -169,6 +178,34 @@ struct WireSpec {
 struct WireSecurity {
     fs_group: Option<u32>,
     fs_group_change_policy: Option<Box<str>>,
+    se_linux_options: Option<WireSelinux>,
+    se_linux_change_policy: Option<Box<str>>,
+}
+
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+struct WireSelinux {
+    user: Option<Box<str>>,
+    role: Option<Box<str>>,
+    #[serde(rename = "type")]
+    kind: Option<Box<str>>,
+    level: Option<Box<str>>,
+}
+
+impl WireSelinux {
+    /// `None` if nothing is asked for.
+    fn asked(self) -> Option<Asked> {
+        let said = |text: Option<Box<str>>| text.filter(|text| !text.is_empty());
+        let (user, level) = (said(self.user), said(self.level));
+        let other = said(self.role).or(said(self.kind));
+        (user.is_some() || level.is_some() || other.is_some()).then_some(Asked { user, level })
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireContainerSecurity {
+    se_linux_options: Option<WireSelinux>,
 }
 
 #[derive(Deserialize, Default)]
@@ -176,6 +213,7 @@ struct WireSecurity {
 struct WireContainer {
     volume_mounts: Option<Vec<WireUse>>,
     volume_devices: Option<Vec<WireUse>>,
+    security_context: Option<WireContainerSecurity>,
 }
 
 #[derive(Deserialize)]
@@ -193,6 +231,8 @@ struct WireVolume {
     empty_dir: Option<WireEmptyDir>,
     host_path: Option<WireHostPath>,
     nfs: Option<WireNfs>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Deserialize, Default)]
@@ -249,7 +289,8 @@ impl WireVolume {
         if !mounted && !device {
             return None;
         }
-        let Self { name, persistent_volume_claim, ephemeral, csi, empty_dir, host_path, nfs } = self;
+        let contexts = uses.contexts.get(&self.name).into_iter().flatten().cloned().collect();
+        let Self { name, persistent_volume_claim, ephemeral, csi, empty_dir, host_path, nfs, others } = self;
         let source = if let Some(claim) = persistent_volume_claim {
             VolumeSource::Claim { name: claim.claim_name, read_only: claim.read_only }
         } else if ephemeral.is_some() {
@@ -263,9 +304,21 @@ impl WireVolume {
         } else if let Some(nfs) = nfs {
             VolumeSource::Nfs { server: nfs.server, path: nfs.path, read_only: nfs.read_only }
         } else {
-            VolumeSource::Other
+            migrated(&name, others)
         };
-        Some(PodVolume { name, source, mounted, device })
+        Some(PodVolume { name, source, mounted, device, contexts })
+    }
+}
+
+/// A volume of none of the kinds above: one that a driver took over, or none of ours.
+fn migrated(name: &str, others: Map<String, Value>) -> VolumeSource {
+    let mut volume = Value::Object(others);
+    match migration::plugin_of_source(&volume) {
+        Some(_) => {
+            volume["name"] = name.into();
+            VolumeSource::Migrated(Box::new(volume))
+        }
+        None => VolumeSource::Other,
     }
 }
 
@@ -274,14 +327,24 @@ impl WireVolume {
 struct Uses {
     mounts: BTreeSet<Box<str>>,
     devices: BTreeSet<Box<str>>,
+    contexts: BTreeMap<Box<str>, BTreeSet<Asked>>,
 }
 
 impl Uses {
     fn of(spec: &mut WireSpec) -> Self {
         let mut uses = Self::default();
+        let of_pod = spec.security_context.as_ref().and_then(|security| security.se_linux_options.clone());
         let lists = [spec.containers.take(), spec.init_containers.take(), spec.ephemeral_containers.take()];
         for container in lists.into_iter().flatten().flatten() {
-            uses.mounts.extend(container.volume_mounts.unwrap_or_default().into_iter().map(|used| used.name));
+            // What a container says replaces all that its pod says.
+            let own = container.security_context.and_then(|security| security.se_linux_options);
+            let asked = own.or_else(|| of_pod.clone()).and_then(WireSelinux::asked);
+            for used in container.volume_mounts.unwrap_or_default() {
+                if let Some(asked) = &asked {
+                    uses.contexts.entry(used.name.clone()).or_default().insert(asked.clone());
+                }
+                uses.mounts.insert(used.name);
+            }
             uses.devices.extend(container.volume_devices.unwrap_or_default().into_iter().map(|used| used.name));
         }
         uses
@@ -309,6 +372,10 @@ impl From<Wire> for LocalPod {
             group_change: match security.fs_group_change_policy.as_deref() {
                 Some("OnRootMismatch") => When::OnRootMismatch,
                 _ => When::Always,
+            },
+            relabelling: match security.se_linux_change_policy.as_deref() {
+                Some("Recursive") => ChangePolicy::Recursive,
+                _ => ChangePolicy::MountOption,
             },
             volumes: spec.volumes.unwrap_or_default().into_iter().filter_map(|volume| volume.read(&uses)).collect(),
             said,

@@ -49,3 +49,48 @@ fn a_pod_that_ended_or_was_deleted_wants_nothing() {
     let going: LocalPod = serde_json::from_value(json!({"metadata": metadata})).unwrap();
     assert!(!going.lives());
 }
+
+#[test]
+fn a_container_asks_for_its_own_context_or_its_pods_node_15_1() {
+    let options = |level: &str| json!({"seLinuxOptions": {"level": level, "type": "t"}});
+    let mounts = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
+    let mut security = options("s0:c1");
+    security["seLinuxChangePolicy"] = "Recursive".into();
+    let pod = pod(
+        json!({
+            "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}, {"name": "c", "emptyDir": {}}],
+            "containers": [
+                {"name": "1", "volumeMounts": mounts(&["a", "b"])},
+                {"name": "2", "volumeMounts": mounts(&["a"]), "securityContext": options("s0:c2")},
+                {"name": "3", "volumeMounts": mounts(&["a"]), "securityContext": options("s0:c2")},
+                {"name": "4", "volumeMounts": mounts(&["c"]), "securityContext": {"seLinuxOptions": {"level": ""}}},
+            ],
+            "securityContext": security,
+        }),
+        json!({}),
+    );
+    let levels = |at: usize| {
+        let asked = pod.volumes[at].contexts.iter();
+        asked.map(|asked| asked.level.as_deref().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((levels(0), levels(1)), (vec!["s0:c1".to_owned(), "s0:c2".to_owned()], vec!["s0:c1".to_owned()]));
+    assert!(levels(2).is_empty(), "a container that asks for nothing hides its pod");
+    assert_eq!(pod.relabelling, ChangePolicy::Recursive);
+}
+
+#[test]
+fn volumes_of_plugins_that_drivers_took_over_are_told_from_others_node_5_4() {
+    let pod = pod(
+        json!({
+            "volumes": [
+                {"name": "disk", "awsElasticBlockStore": {"volumeID": "vol-1"}},
+                {"name": "iscsi", "iscsi": {"iqn": "q"}},
+            ],
+            "containers": [{"name": "m", "volumeMounts": [{"name": "disk"}, {"name": "iscsi"}]}],
+        }),
+        json!({}),
+    );
+    let disk = json!({"name": "disk", "awsElasticBlockStore": {"volumeID": "vol-1"}});
+    assert_eq!(pod.volumes[0].source, VolumeSource::Migrated(Box::new(disk)));
+    assert_eq!(pod.volumes[1].source, VolumeSource::Other);
+}

@@ -3,18 +3,21 @@
 mod act;
 mod view;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::Uid;
+use api::{Uid, Volume};
+use lifecycle::attach::Target;
 use lifecycle::node::{Because, Class, Held, Origin, Step, decide};
 use lifecycle::{Notice, Reason as _};
 use runtime::Verdict;
+use runtime::client::Extent;
 use tokio::time::Instant;
 
 use crate::Agent;
-use crate::actual::{Entry, PodEntry, VolumeId};
+use crate::actual::{Entry, PodEntry, VolumeId, What};
 use crate::agent::{BACKOFF, Failed};
-pub(crate) use act::{Effect, Failure};
+pub(crate) use act::{Effect, Failure, How};
 pub(crate) use view::View;
 
 /// How many steps of one volume follow each other before others have their turn.
@@ -36,10 +39,12 @@ impl Agent {
             };
             let began = Instant::now();
             let ended = self.act(&id, &step, &view).await;
-            self.metrics.operated(&view.what, &step, ended.is_ok(), began.elapsed());
-            let failed = ended.is_err();
-            self.settle(&id, &step, &view, ended);
-            if failed && matches!(step, Step::Publish(_) | Step::Republish(_)) {
+            self.metrics.operated((&view.what, view.is_migrated()), &step, ended.is_ok(), began.elapsed());
+            let failed = self.settle(&id, &step, &view, ended);
+            if let Some(because) = &failed {
+                self.tell_failure(&step, &view, because).await;
+            }
+            if failed.is_some() && matches!(step, Step::Publish(_) | Step::Republish(_)) {
                 // What the volume is staged on may have died.
                 self.inspect_volume(&id).await;
             }
@@ -55,7 +60,7 @@ impl Agent {
         let world = self.world();
         let retries =
             world.failures.get(id).into_iter().flat_map(|failures| failures.values()).map(|failed| failed.until);
-        let next = retries.chain(view.next_republish()).filter(|at| *at > now).min();
+        let next = retries.chain(view.next_republish()).chain(view.alone_at).filter(|at| *at > now).min();
         match next {
             Some(at) => Verdict::Again(at.saturating_duration_since(now)),
             None => Verdict::Done,
@@ -108,12 +113,15 @@ impl Agent {
         }
     }
 
-    /// Takes in what became of a step.
-    fn settle(&self, id: &VolumeId, step: &Step, view: &View, ended: Result<Effect, Failure>) {
-        match ended {
-            Ok(effect) => self.succeeded(id, step, view, effect),
-            Err(failure) => self.failed(id, step, view, failure),
-        }
+    /// Takes in what became of a step. Gives what there is to tell of a failure.
+    fn settle(&self, id: &VolumeId, step: &Step, view: &View, ended: Result<Effect, Failure>) -> Option<Because> {
+        let failed = match ended {
+            Ok(effect) => {
+                self.succeeded(id, step, view, effect);
+                None
+            }
+            Err(failure) => Some(self.failed(id, step, view, failure)),
+        };
         if matches!(step, Step::Unpublish(_))
             && let Some(pod) = step.pod()
         {
@@ -122,6 +130,7 @@ impl Agent {
         if *step == Step::Forget {
             self.report.notify_one();
         }
+        failed
     }
 
     fn succeeded(&self, id: &VolumeId, step: &Step, view: &View, effect: Effect) {
@@ -166,7 +175,8 @@ impl Agent {
         }
     }
 
-    fn failed(&self, id: &VolumeId, step: &Step, view: &View, failure: Failure) {
+    /// Notes a failure, and gives what there is to tell of it.
+    fn failed(&self, id: &VolumeId, step: &Step, view: &View, failure: Failure) -> Because {
         let because = Because::Failed {
             stage: failure.stage,
             volume: view.name(step).into(),
@@ -176,10 +186,14 @@ impl Agent {
         if let Some(entry) = self.world().actual.get_mut(id) {
             after_failure(entry, step, &failure);
         }
-        self.tell_failure(step, view, &because);
-        let because = match failure.hung {
-            true => Because::Hung { message: because.to_string().into() },
-            false => because,
+        let told = because.clone();
+        let because = match failure.how {
+            How::Hung => Because::Hung { message: because.to_string().into() },
+            How::WrongFilesystem => {
+                self.tell_mismatch(step, view, &because);
+                because
+            }
+            How::Plain => because,
         };
         let mut world = self.world();
         let times = world.failures.get(id).and_then(|failures| failures.get(step)).map_or(0, |failed| failed.times) + 1;
@@ -196,20 +210,55 @@ impl Agent {
                 Step::Unpublish(_) | Step::Unstage | Step::Forget => true,
             });
         }
+        told
+    }
+
+    /// The volume hears of it, too: whoever made it knows what should be on it (node 26, 29.5).
+    fn tell_mismatch(&self, step: &Step, view: &View, because: &Because) {
+        let volume = view.wish(step).and_then(|wish| wish.volume_key.clone());
+        if let Some(volume) = volume.and_then(|key| self.context.cache::<api::Volume>().get(&key)) {
+            self.notices.always(&*volume, &Notice::warning("FailedMountOnFilesystemMismatch", because.to_string()));
+        }
     }
 
     /// The event on the pod. Who takes a pod's volume away tells it, too (weakness node 31 #22).
-    fn tell_failure(&self, step: &Step, view: &View, because: &Because) {
+    async fn tell_failure(&self, step: &Step, view: &View, because: &Because) {
         let Some(notice) = because.notice() else { return };
         let about = step.pod().and_then(|uid| self.by_uid.first(uid.as_str()));
         if let Some(pod) = about {
             self.notices.always(&*pod, &notice);
+        }
+        // What no pod has any more is told where its administrator looks.
+        if matches!(step, Step::Unstage | Step::Forget)
+            && let Some(volume) = self.volume_of(&view.what).await
+        {
+            self.notices.always(&*volume, &notice);
         }
         if let Step::Expand(_) = step
             && let Some(claim) = view.wish(step).and_then(|wish| wish.claim.clone())
             && let Some(claim) = self.context.cache::<api::Claim>().get(&claim.0)
         {
             self.notices.always(&*claim, &Notice::warning("FileSystemResizeFailed", because.to_string()));
+        }
+    }
+}
+
+impl Agent {
+    /// The PersistentVolume that a volume of this machine is. An agent that keeps only its pods' has to ask for the others.
+    pub(crate) async fn volume_of(&self, what: &What) -> Option<Arc<Volume>> {
+        let is_it = |volume: &Volume| match what {
+            What::Csi { driver, handle, .. } => {
+                let target = Target::of_volume(volume).ok().flatten();
+                target.is_some_and(|target| *target.driver == *driver.as_str() && target.handle == *handle)
+            }
+            What::InTree { name, .. } | What::LocalDevice { name } => volume.name() == name.as_str(),
+        };
+        let cache = self.context.cache::<Volume>();
+        match cache.walk().find(|volume| is_it(volume)) {
+            None if cache.extent() == Extent::Wanted => {
+                self.search_volumes(|volume| is_it(volume).then(|| volume.clone())).await.map(Arc::new)
+            }
+            held => held,
         }
     }
 }

@@ -6,9 +6,11 @@ use api::{AccessMode, Attachment, Claim, CsiDriver, Key, Uid};
 use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use lifecycle::attach::attachment_name;
 use lifecycle::node::expand::{Growth, growth};
+use lifecycle::node::selinux::Label;
+use lifecycle::node::slots;
 use lifecycle::node::volume::Attachment as Attached;
 use lifecycle::node::{
-    Attach, Because, Due, Held, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish as Want,
+    Alone, Attach, Because, Due, Held, Holder, Observed, Removal, Sharing, Staging, Step, Wanted, Wish as Want,
 };
 use runtime::csi::Link;
 use tokio::time::Instant;
@@ -18,7 +20,7 @@ use crate::actual::{Entry, Shape, VolumeId, What};
 use crate::agent::World;
 use crate::csi::everywhere;
 use crate::desired::Wish;
-use crate::layout::Plugin;
+use crate::layout::{Name, Plugin};
 
 /// One look at a volume.
 #[derive(Debug)]
@@ -31,6 +33,9 @@ pub(crate) struct View {
     holders: Vec<Holder>,
     attach: Needs,
     driver: Option<Because>,
+    alone: Alone,
+    /// When the machine may take the volume away without its driver.
+    pub(crate) alone_at: Option<Instant>,
     staging: Staging,
     removal: Removal,
     sharing: Sharing,
@@ -49,6 +54,7 @@ enum Found {
     Waiting,
     Going,
     Refused(Box<str>),
+    Full(Box<str>),
     Attached,
 }
 
@@ -64,6 +70,7 @@ impl View {
                     Found::Waiting => Attached::Waiting,
                     Found::Going => Attached::Going,
                     Found::Refused(message) => Attached::Refused(message),
+                    Found::Full(message) => Attached::Full(message),
                     Found::Attached => Attached::Attached,
                 },
             },
@@ -71,10 +78,12 @@ impl View {
         Observed {
             attach,
             driver: self.driver.clone(),
+            alone: self.alone,
             staging: self.staging,
             device: self.device(),
             removal: self.removal,
             sharing: self.sharing,
+            context: self.entry.as_ref().and_then(|entry| entry.context.as_ref()),
             wanted: &self.wanted,
             holders: &self.holders,
         }
@@ -89,6 +98,16 @@ impl View {
         self.entry.as_ref().and_then(|entry| entry.pods.get(pod)).map_or(Held::No, |pod| pod.held)
     }
 
+    /// The SELinux context that a pod has the volume with, or gets it with.
+    pub(crate) fn context(&self, pod: &Uid) -> Option<&Label> {
+        self.wanted.iter().find(|wanted| wanted.pod == *pod)?.context.as_ref()
+    }
+
+    /// Whether the volume is known to be one that a driver took over from an in-tree plugin.
+    pub(crate) fn is_migrated(&self) -> bool {
+        self.wishes.iter().any(|wish| wish.migrated)
+    }
+
     /// The wish that a step is done for.
     pub(crate) fn wish(&self, step: &Step) -> Option<&Arc<Wish>> {
         let pod = step.pod()?;
@@ -101,8 +120,13 @@ impl View {
         let wished = || self.wish(step).or(self.wishes.first()).map(|wish| wish.spec.to_string());
         held().or_else(wished).unwrap_or_else(|| match &self.what {
             What::Csi { handle, .. } => handle.to_string(),
-            What::InTree { name, .. } => name.to_string(),
+            What::InTree { name, .. } | What::LocalDevice { name } => name.to_string(),
         })
+    }
+
+    /// Whether what is taken away now is taken away without the driver.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone == Alone::Allowed && self.driver.is_some()
     }
 
     pub(crate) fn next_republish(&self) -> Option<Instant> {
@@ -124,10 +148,14 @@ impl Agent {
         drop(world);
         let now = Instant::now();
         let wanted = wishes.iter().map(|wish| self.wanted(wish, entry.as_ref(), now)).collect();
+        let driver = self.driver_state(&what);
+        let alone_at = self.alone_at(&what, driver.is_some(), now);
         let one_pod = |wish: &Arc<Wish>| wish.access.iter().eq([AccessMode::ReadWriteOncePod]);
         Some(View {
             attach: self.needs(id, &what, reported),
-            driver: self.driver_state(&what),
+            driver,
+            alone: if alone_at.is_some_and(|at| at <= now) { Alone::Allowed } else { Alone::No },
+            alone_at,
             staging: self.staging(&what),
             removal,
             sharing: if wishes.iter().any(one_pod) { Sharing::OnePod } else { Sharing::Many },
@@ -141,7 +169,7 @@ impl Agent {
 
     fn needs(&self, id: &VolumeId, what: &What, reported: bool) -> Needs {
         let What::Csi { driver, handle, shape } = what else { return Needs::Nothing };
-        if *shape == Shape::Inline || !self.attaches(driver.as_str()) {
+        if *shape == Shape::Inline || self.driver_unread(driver).is_some() || !self.attaches(driver.as_str()) {
             return Needs::Nothing;
         }
         let node = self.nodes.get(&Key::cluster(&self.options.node));
@@ -151,6 +179,7 @@ impl Agent {
             Some(found) if found.meta.is_deleting() => Found::Going,
             Some(found) if found.attached => Found::Attached,
             Some(found) => match &found.attach_error {
+                Some(error) if error.code == Some(slots::FULL) => Found::Full(error.message.clone()),
                 Some(error) => Found::Refused(error.message.clone()),
                 None => Found::Waiting,
             },
@@ -165,18 +194,38 @@ impl Agent {
         let missing = || Because::DriverMissing { driver: name.as_str().into() };
         let Some(registered) = self.drivers.get(name.as_str()) else { return Some(missing()) };
         match &*registered.driver.link().borrow() {
-            Link::Up(_) => None,
+            Link::Up(_) => self.driver_unread(name),
             Link::Down { why, .. } => {
                 Some(Because::DriverDown { driver: name.as_str().into(), why: why.as_str().into() })
             }
         }
     }
 
+    /// Nothing is done on terms that are only guessed: without its object a driver would count as one that attaches, gets
+    /// no tokens and lets the agent change owners (weakness node 31 #21).
+    fn driver_unread(&self, driver: &Name) -> Option<Because> {
+        let read = self.context.cache::<CsiDriver>().is_synced();
+        (!read).then(|| Because::DriverUnread { driver: driver.as_str().into() })
+    }
+
+    /// When the time is over that the operator gives to the volume's driver, if it is away and he gives one (node 31 #25).
+    fn alone_at(&self, what: &What, away: bool, now: Instant) -> Option<Instant> {
+        let (after, driver) = (self.options.alone_after?, what.driver()?);
+        let mut world = self.world();
+        if !away {
+            world.away.remove(driver.as_str());
+            return None;
+        }
+        Some(*world.away.entry(driver.as_str().into()).or_insert(now) + after)
+    }
+
     fn staging(&self, what: &What) -> Staging {
         let driver = match what {
             What::Csi { driver, shape: Shape::Filesystem | Shape::Block { .. }, .. } => driver,
             What::InTree { plugin: Plugin::Local, .. } => return Staging::Needed,
-            What::Csi { shape: Shape::Inline, .. } | What::InTree { .. } => return Staging::NotNeeded,
+            What::Csi { shape: Shape::Inline, .. } | What::InTree { .. } | What::LocalDevice { .. } => {
+                return Staging::NotNeeded;
+            }
         };
         let facts = self.drivers.get(driver.as_str()).and_then(|registered| registered.driver.facts());
         match facts.is_none_or(|facts| facts.capabilities.on_node(NodeRpc::StageUnstageVolume)) {
@@ -193,7 +242,12 @@ impl Agent {
             Some(held) if held.republish.is_some_and(|at| at <= now) => Due::Republish,
             Some(_) | None => Due::Nothing,
         };
-        Wanted { pod: pod.clone(), held: held.map_or(Held::No, |held| held.held), due }
+        // What a pod has goes on as it is: a setting that changed counts for those who come.
+        let context = match (entry, held) {
+            (Some(entry), Some(_)) => entry.context.clone(),
+            (_, None) | (None, _) => wish.selinux.mount.clone(),
+        };
+        Wanted { pod: pod.clone(), held: held.map_or(Held::No, |held| held.held), due, context }
     }
 
     /// Whether the volume has become larger than its filesystem, and it is the node's turn (node 6.2, 18).

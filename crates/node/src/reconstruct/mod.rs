@@ -16,6 +16,7 @@ use std::time::Duration;
 use api::Uid;
 use futures_util::stream::{self, StreamExt as _};
 use lifecycle::attach::unique_name;
+use lifecycle::node::selinux::Label;
 use lifecycle::node::{Held, Origin};
 
 use crate::Agent;
@@ -29,6 +30,11 @@ const GLANCE: Duration = Duration::from_secs(1);
 
 /// How many mounts are looked at at once.
 const AT_ONCE: usize = 256;
+
+/// The SELinux context that a volume was mounted with.
+fn context(kept: &VolumeData) -> Option<Label> {
+    kept.selinux.as_deref().and_then(Label::parse)
+}
 
 /// The mount table, and what of it is dead.
 struct Scene {
@@ -60,6 +66,7 @@ impl Agent {
         self.find_staged(scene).await?;
         self.find_blocks().await?;
         self.find_local().await?;
+        self.find_local_devices().await?;
         for entry in self.host.list(&self.options.layout.pods()).await? {
             if let Some(uid) = Name::found(&entry.name) {
                 self.find_pod(&uid, scene).await?;
@@ -113,6 +120,11 @@ impl Agent {
                 self.metrics.reconstructed.inc();
                 match data::load(&*self.host, &staged.data()).await? {
                     Stored::Good(kept) => self.found_staged(&kept, scene.staged(&staged)),
+                    // Somebody removed it: what is mounted is somebody's volume all the same (node 13.2 step 3).
+                    Stored::Absent if scene.mounts.at(&staged.mount()).is_some() => {
+                        tracing::error!(path = %staged.data().display(), "metadata of a staged volume is missing");
+                        self.unreadable(Unread::Staged { driver: driver.clone(), directory });
+                    }
                     // A directory without metadata: nothing was ever asked for, or everything was taken away.
                     Stored::Absent => self.clear_empty(&staged).await,
                     Stored::Damaged(why) => {
@@ -132,6 +144,7 @@ impl Agent {
         let mut world = self.world();
         let entry = world.actual.entry(id).or_insert_with(|| Entry::new(what, Attachable::Unknown));
         entry.device = device;
+        entry.context = context(kept).or(entry.context.take());
     }
 
     /// Directories of staged volumes that nobody knows and that could not be removed when they were found.
@@ -146,7 +159,7 @@ impl Agent {
                 let staged = Staged::from_path(layout.staged_by(&driver).join(&volume.name));
                 let known = self.world().actual.values().any(|entry| match &entry.what {
                     What::Csi { handle, .. } => staged.is_of(handle),
-                    What::InTree { .. } => false,
+                    What::InTree { .. } | What::LocalDevice { .. } => false,
                 });
                 if !known && matches!(data::load(&*self.host, &staged.data()).await, Ok(Stored::Absent)) {
                     self.clear_empty(&staged).await;
@@ -174,6 +187,8 @@ impl Agent {
             self.metrics.reconstructed.inc();
             match data::load(&*self.host, &block.data()).await? {
                 Stored::Good(kept) => self.found_block(&kept, &name).await?,
+                // Metadata comes first and goes last: without it and without content nobody was asked for anything.
+                Stored::Absent if self.clear_unasked(&block).await.is_ok() => {}
                 Stored::Absent | Stored::Damaged(_) => self.unreadable(Unread::Block { volume: name }),
             }
         }
@@ -210,6 +225,24 @@ impl Agent {
             let id = VolumeId::from(format!("{}/{name}", Plugin::Local.name()));
             let new = || Entry::new(What::InTree { plugin: Plugin::Local, name: name.clone() }, Attachable::No);
             self.world().actual.entry(id).or_insert_with(new).device = Held::Maybe(Origin::Seen);
+        }
+        Ok(())
+    }
+
+    /// Local volumes that pods have as devices. The file of a pod is there before anything else of its device, and goes last.
+    async fn find_local_devices(&self) -> Result<(), HostError> {
+        for volume in self.host.list(&self.options.layout.local_blocks()).await? {
+            let Some(name) = Name::found(&volume.name) else { continue };
+            self.metrics.reconstructed.inc();
+            let pods = self.host.list(&self.options.layout.local_block(&name)).await?;
+            let id = VolumeId::from(format!("{}/{name}", Plugin::Local.name()));
+            let mut world = self.world();
+            let new = || Entry::new(What::LocalDevice { name: name.clone() }, Attachable::No);
+            let entry = world.actual.entry(id).or_insert_with(new);
+            for pod in pods.iter().filter_map(|pod| Name::found(&pod.name)) {
+                let held = PodEntry { spec: name.clone(), held: Held::Maybe(Origin::Seen), republish: None };
+                entry.pods.insert(pod.as_str().into(), held);
+            }
         }
         Ok(())
     }
@@ -267,6 +300,7 @@ impl Agent {
         let mut world = self.world();
         let entry = world.actual.entry(id.into()).or_insert_with(|| Entry::new(what, attachable));
         entry.pods.insert(uid.as_str().into(), PodEntry { spec: spec.clone(), held, republish: None });
+        entry.context = context(kept).or(entry.context.take());
         // What a pod has was staged: it needs no second call to know that.
         if held == Held::Yes && entry.device == Held::Maybe(Origin::Seen) {
             entry.device = Held::Yes;

@@ -1,40 +1,73 @@
 //! Volumes whose metadata is damaged: what the API knows may still say which they are (weaknesses node 31 #1 #8).
 
-use api::{Key, Source, Volume};
+use api::{Key, Kind, Uid, Volume};
+use lifecycle::Notice;
+use lifecycle::attach::Target;
 use lifecycle::node::{Held, Origin};
+use runtime::Live;
+use runtime::client::Selection;
 
 use crate::Agent;
+use crate::actual::What;
 use crate::agent::Unread;
-use crate::layout::{Lifecycle, Name, Staged, VolumeData};
+use crate::layout::{Lifecycle, Name, Staged, VolumeData, inline_handle};
+use crate::pods::VolumeSource;
+
+/// Objects that are read at once in a search.
+const PAGE: u32 = 100;
 
 impl Agent {
     /// Tries again to find out what damaged metadata was about. What stays unknown stays on the list, and on disk.
     pub(crate) async fn retry_unread(&self) {
         let unread = std::mem::take(&mut self.world().unread);
         for one in unread {
+            self.metrics.recovered.inc();
             let recovered = match &one {
                 Unread::Staged { driver, directory } => {
                     self.staged_of(driver, &Staged::from_path(directory.clone())).await
                 }
-                Unread::Published { pod, spec } => self.published_of(pod.as_str(), spec),
+                Unread::Published { pod, spec } => self.published_of(pod, spec).await,
                 Unread::Block { volume } => self.block_of(volume).await,
             };
-            if !recovered {
-                tracing::warn!(volume = ?one, "nobody knows what this volume is; it stays as it is");
-                self.metrics.unreadable.inc();
+            if recovered {
+                tracing::info!(volume = ?one, "damaged metadata was matched with a volume of the cluster");
+                self.wake_all();
+            } else {
+                self.metrics.unrecovered.inc();
                 self.world().unread.push(one);
+            }
+        }
+    }
+
+    /// Says once per life what nobody knows: it keeps directories, and may keep something mounted.
+    pub(crate) async fn tell_unread(&self) {
+        let unread = self.world().unread.clone();
+        if unread.is_empty() {
+            return;
+        }
+        self.nodes.synced().await;
+        let node = self.nodes.get(&Key::cluster(&self.options.node));
+        for one in unread {
+            let message = format!(
+                "the metadata of {one} is damaged and no PersistentVolume matches it; what may be mounted stays as it is"
+            );
+            tracing::warn!(message);
+            if let Some(node) = &node {
+                self.notices.always(&**node, &Notice::warning("VolumeUnknown", message));
             }
         }
     }
 
     /// A handle whose hash is the directory's name.
     async fn staged_of(&self, driver: &Name, staged: &Staged) -> bool {
-        let handle = self.context.cache::<Volume>().walk().find_map(|volume| match &volume.source {
-            Source::Csi { driver: of, handle } if **of == *driver.as_str() && staged.is_of(handle) => {
-                Some(handle.clone())
-            }
-            _ => None,
-        });
+        let named = |volume: &Volume| {
+            let target = Target::of_volume(volume).ok().flatten()?;
+            (*target.driver == *driver.as_str() && staged.is_of(&target.handle)).then_some(target.handle)
+        };
+        let handle = match self.held_handle(driver, staged) {
+            Some(handle) => Some(handle),
+            None => self.search_volumes(named).await,
+        };
         let Some(handle) = handle else { return false };
         let kept = VolumeData { driver: driver.to_string(), handle: handle.to_string(), ..VolumeData::default() };
         if let Err(error) = crate::layout::data::store(&*self.host, &staged.data(), &kept).await {
@@ -47,15 +80,60 @@ impl Agent {
         true
     }
 
-    /// The directory is named after the PersistentVolume.
-    fn published_of(&self, pod: &str, spec: &Name) -> bool {
-        let (Some(kept), Ok(uid)) = (self.volume_named(spec), Name::new(pod)) else { return false };
+    /// A pod that has the volume has metadata of its own.
+    fn held_handle(&self, driver: &Name, staged: &Staged) -> Option<Box<str>> {
+        self.world().actual.values().find_map(|entry| match &entry.what {
+            What::Csi { driver: of, handle, .. } if of == driver && staged.is_of(handle) => Some(handle.clone()),
+            What::Csi { .. } | What::InTree { .. } | What::LocalDevice { .. } => None,
+        })
+    }
+
+    /// The first of all volumes that has what is looked for. The agent keeps few of them, so that the server is asked; it is
+    /// rare enough.
+    pub(crate) async fn search_volumes<R>(&self, found: impl Fn(&Volume) -> Option<R>) -> Option<R> {
+        let (all, mut next): (_, Option<String>) = (Selection::default(), None);
+        loop {
+            let page = match self.context.client.list::<Volume>(Kind::VOLUME, &all, PAGE, next.as_deref()).await {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::warn!(%error, "the volumes cannot be searched now");
+                    return None;
+                }
+            };
+            if let Some(found) = page.items.iter().find_map(&found) {
+                return Some(found);
+            }
+            next = Some(page.next?);
+        }
+    }
+
+    /// The directory is named after the PersistentVolume, or after the volume of a pod that may still be there.
+    async fn published_of(&self, pod: &Uid, spec: &Name) -> bool {
+        let kept = match self.inline_of(pod, spec) {
+            Some(kept) => Some(kept),
+            None => self.volume_named(spec).await,
+        };
+        let (Some(kept), Ok(uid)) = (kept, Name::new(pod.as_str())) else { return false };
         self.found_published(&kept, &uid, spec, Held::Maybe(Origin::Seen));
         true
     }
 
+    /// A volume that stands in the pod itself: its handle follows from its names (node 2.2).
+    fn inline_of(&self, uid: &Uid, spec: &Name) -> Option<VolumeData> {
+        let pod = self.by_uid.first(uid.as_str())?;
+        let volume = pod.volumes.iter().find(|volume| *volume.name == *spec.as_str())?;
+        let VolumeSource::Csi(csi) = &volume.source else { return None };
+        Some(VolumeData {
+            driver: csi.driver.to_string(),
+            handle: inline_handle(uid.as_str(), spec.as_str()),
+            volume: Some(spec.to_string()),
+            lifecycle: Some(Lifecycle::Ephemeral),
+            ..VolumeData::default()
+        })
+    }
+
     async fn block_of(&self, volume: &Name) -> bool {
-        let Some(kept) = self.volume_named(volume) else { return false };
+        let Some(kept) = self.volume_named(volume).await else { return false };
         match self.found_block(&kept, volume).await {
             Ok(()) => true,
             Err(error) => {
@@ -65,12 +143,20 @@ impl Agent {
         }
     }
 
-    fn volume_named(&self, name: &Name) -> Option<VolumeData> {
-        let volume = self.context.cache::<Volume>().get(&Key::cluster(name.as_str()))?;
-        let Source::Csi { driver, handle } = &volume.source else { return None };
+    async fn volume_named(&self, name: &Name) -> Option<VolumeData> {
+        let volume = match self.context.read::<Volume>(&Key::cluster(name.as_str())).await {
+            Ok(Live::Found(volume)) => volume,
+            Ok(Live::Absent) => return None,
+            Err(error) => {
+                tracing::warn!(%error, "the volume cannot be read now");
+                return None;
+            }
+        };
+        // Also one of an in-tree plugin that a driver took over.
+        let target = Target::of_volume(&volume).ok().flatten()?;
         Some(VolumeData {
-            driver: driver.to_string(),
-            handle: handle.to_string(),
+            driver: target.driver.to_string(),
+            handle: target.handle.to_string(),
             volume: Some(name.to_string()),
             lifecycle: Some(Lifecycle::Persistent),
             ..VolumeData::default()

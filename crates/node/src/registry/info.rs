@@ -25,6 +25,8 @@ pub(super) enum Ask {
     All(String),
     /// Only how many volumes fit, when its time has come.
     Limit(String),
+    /// Only how many volumes fit, and at once: one found no slot.
+    Full(String),
 }
 
 impl Ask {
@@ -134,7 +136,32 @@ impl Registry {
                     }
                 }
             }
+            Ask::Full(driver) => self.ask_full(&driver).await,
             Ask::All(driver) => self.ask_everything(&driver).await,
+        }
+    }
+
+    /// Puts drivers that had no slot left on the queue.
+    pub(super) async fn follow_full(&self) {
+        loop {
+            for driver in self.drivers.without_slot().await {
+                self.infos.add(Ask::Full(driver));
+            }
+        }
+    }
+
+    /// A driver without a period said once for all how many volumes fit (4.4).
+    async fn ask_full(&self, driver: &str) -> Verdict {
+        if self.period(driver).is_none() {
+            return Verdict::Done;
+        }
+        match self.refresh(driver).await {
+            Ok(limit) => {
+                tracing::info!(driver, ?limit, "a volume found no slot; how many volumes fit was read again");
+                Verdict::Done
+            }
+            Err(RefreshError::NotRegistered { .. }) => Verdict::Done,
+            Err(error) => Verdict::Failed(error.to_string()),
         }
     }
 

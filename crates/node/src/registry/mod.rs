@@ -198,7 +198,14 @@ impl Registry {
             self.pages.add(());
             let pages = queue::run(&self.pages, 1, stop, |()| self.turn(begun));
             let infos = queue::run(&self.infos, WORKERS, stop, |ask| unless(stop, self.ask_again(ask)));
-            join(pages, infos).await;
+            let full = async {
+                tokio::select! {
+                    biased;
+                    () = stop.stopped() => {}
+                    () = self.follow_full() => {}
+                }
+            };
+            join(full, join(pages, infos)).await;
         };
         join(self.connections(stop), join(finding, join(registering, announcing))).await;
     }

@@ -143,7 +143,7 @@ impl Registry {
     fn admit(&self, socket: &str, generation: u64, admitted: Admitted) -> Result<(), String> {
         let Admitted { name, endpoint, version } = admitted;
         let dial = self.plugins.driver(&endpoint)?;
-        let options = csi::Options { node: true, ..csi::Options::default() };
+        let options = csi::Options::on_node();
         let driver = Driver::new(dial, options, &self.context.metrics);
         let (end, stop) = Stopper::new();
         let held = Held {

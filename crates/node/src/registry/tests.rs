@@ -78,7 +78,7 @@ async fn node_3_2_what_is_there_is_found_in_the_order_in_which_it_was_made() {
 }
 
 #[tokio::test]
-async fn node_3_2_31_14_what_comes_goes_is_renamed_or_made_again_is_told() {
+async fn node_3_2_30_17_31_14_what_comes_goes_is_renamed_or_made_again_is_told() {
     let mut watched = Watched::new();
     let first = socket(&watched.path("a.sock"));
     assert_eq!(watched.next().await, "+a.sock");

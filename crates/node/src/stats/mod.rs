@@ -32,7 +32,6 @@ impl Agent {
         loop {
             sleep(self.context.entropy.longer(period, 1.0)).await;
             self.inspect_mounts().await;
-            self.count_volumes();
             let mounted = self.mounted();
             let all: Vec<_> = stream::iter(mounted)
                 .map(|(wish, path)| async move { (self.usage(&wish, &path).await, wish) })
@@ -51,21 +50,6 @@ impl Agent {
                 by_claim.into_iter().map(|((namespace, claim), numbers)| (namespace, claim, numbers)).collect();
             self.metrics.stats.show(&shown);
         }
-    }
-
-    fn count_volumes(&self) {
-        let world = self.world();
-        let mut wanted = BTreeMap::<String, i64>::new();
-        let mut there = BTreeMap::<String, i64>::new();
-        for (_, wish) in world.desired.volumes() {
-            *wanted.entry(wish.what.plugin_label()).or_default() += 1;
-        }
-        for entry in world.actual.values() {
-            *there.entry(entry.what.plugin_label()).or_default() += 1;
-        }
-        drop(world);
-        self.metrics.count("desired_state_of_world", &wanted);
-        self.metrics.count("actual_state_of_world", &there);
     }
 
     /// What pods want and have, and the path that a driver is asked about.
@@ -93,13 +77,13 @@ impl Agent {
             What::Csi { shape: Shape::Block { volume }, .. } => {
                 Some(self.options.layout.block(volume).ok()?.mapped(&uid))
             }
-            What::InTree { .. } => None,
+            What::InTree { .. } | What::LocalDevice { .. } => None,
         }
     }
 
     async fn usage(&self, wish: &Wish, path: &std::path::Path) -> Option<Numbers> {
         let What::Csi { driver, handle, .. } = &wish.what else { return None };
-        let asked = self.ask(&wish.what, Stage::SetUp).ok()?;
+        let asked = self.ask_for(wish, Stage::SetUp).ok()?;
         if !asked.can(NodeRpc::GetVolumeStats) {
             return None;
         }

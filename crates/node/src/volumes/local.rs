@@ -23,6 +23,8 @@ pub struct Local {
 pub enum LocalError {
     #[error("the local path {} of the volume is neither a directory nor a block device", .0.display())]
     NoSource(PathBuf),
+    #[error("the local path {} of the volume is no block device, and the volume is to be one", .0.display())]
+    NoDevice(PathBuf),
     #[error(transparent)]
     Host(#[from] HostError),
 }
@@ -41,6 +43,14 @@ pub async fn stage(host: &dyn Host, layout: &Layout, volume: &Local) -> Result<P
             Ok(target)
         }
         _ => Err(LocalError::NoSource(volume.path.clone())),
+    }
+}
+
+/// The device of a volume in block mode.
+pub async fn device(host: &dyn Host, path: &Path) -> Result<PathBuf, LocalError> {
+    match host.look(path).await?.kind {
+        Kind::BlockDevice => Ok(host.resolve(path).await?),
+        _ => Err(LocalError::NoDevice(path.to_path_buf())),
     }
 }
 

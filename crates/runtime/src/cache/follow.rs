@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::object::{Object, Revision};
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Cache;
-use crate::client::{Client, Error, Selection, WatchEvent, WatchFrom, WatchStream};
+use crate::client::{Client, Error, Extent, Selection, WatchEvent, WatchFrom, WatchStream};
 use crate::entropy::Entropy;
 use crate::metrics::Resource;
 use crate::stop::Stop;
@@ -19,6 +20,8 @@ const WATCH_MARGIN: Duration = Duration::from_secs(30);
 /// A server that ignores the request for a list at the start of a watch never ends that list.
 const QUIET_LIST: Duration = Duration::from_secs(60);
 const PAGE: u32 = 500;
+/// How many wanted objects are read at once.
+const QUESTIONS: usize = 8;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// After a watch has lived this long, the next failure is the first one again.
@@ -70,11 +73,11 @@ impl<T: Object> Follower<'_, T> {
         loop {
             let started = Instant::now();
             let pause = match known {
-                None => self.list().await,
-                Some(revision) => self.watch(revision).await,
+                Some(revision) if !self.unwanted() => self.watch(revision).await,
+                _ => self.list().await,
             };
             // Both leave the store as far as they came, whatever ended them.
-            known = Some(self.cache.revision()).filter(|_| self.cache.is_synced());
+            known = Some(self.cache.revision()).filter(|held| self.cache.is_synced() && *held > Revision::NONE);
             if started.elapsed() >= HEALTHY {
                 self.failures = 0;
             }
@@ -90,6 +93,7 @@ impl<T: Object> Follower<'_, T> {
                     tracing::warn!(kind = T::KIND.kind, %error, "the watch failed");
                     // What is merely away is resumed; what keeps failing, or says no, is asked from the start.
                     let away = matches!(error, Error::Unavailable { .. } | Error::TooMany { .. });
+                    self.cache.set_failure(Some(error));
                     if !away || self.failures >= RESUMES {
                         known = None;
                     }
@@ -110,10 +114,48 @@ impl<T: Object> Follower<'_, T> {
     }
 
     async fn list(&mut self) -> Pause {
-        match self.listing {
-            Listing::Streamed => self.streamed().await,
-            Listing::Paged => self.paged().await,
+        match (self.selection().extent, self.listing) {
+            (Extent::Wanted, _) => self.wanted().await,
+            (Extent::All, Listing::Streamed) => self.streamed().await,
+            (Extent::All, Listing::Paged) => self.paged().await,
         }
+    }
+
+    /// Whether there is nothing to follow.
+    fn unwanted(&self) -> bool {
+        self.selection().extent == Extent::Wanted && self.cache.wanted().is_empty()
+    }
+
+    /// Reads what is wanted, object by object, and follows the kind from before that.
+    async fn wanted(&mut self) -> Pause {
+        while self.unwanted() {
+            // Everything that is wanted is held.
+            self.cache.follows();
+            self.cache.inner.wanted.notified().await;
+        }
+        // The shortest list there is says where we are.
+        let place = self.client.list::<serde::de::IgnoredAny>(T::KIND, self.selection(), 1, None).await;
+        let revision = match place {
+            Ok(page) => page.revision,
+            Err(error) => return Pause::Failed(error),
+        };
+        if let Some(pause) = self.too_old(revision) {
+            return pause;
+        }
+        let asked = stream::iter(self.cache.wanted()).map(|key| async {
+            match self.client.get::<T>(T::KIND, &key).await {
+                Ok(object) => Ok((key, Some(Arc::new(object)))),
+                Err(error) if error.is_not_found() => Ok((key, None)),
+                Err(error) => Err(error),
+            }
+        });
+        let said: Vec<_> = match asked.buffer_unordered(QUESTIONS).try_collect().await {
+            Ok(said) => said,
+            Err(error) => return Pause::Failed(error),
+        };
+        self.cache.apply(|store, changes| store.asked(said, revision, changes));
+        self.cache.follows();
+        self.watch(revision).await
     }
 
     /// One request for the list and for what follows it.
@@ -190,6 +232,16 @@ impl<T: Object> Follower<'_, T> {
 
     /// Takes over a complete list; a pause if it is older than what we know.
     fn take(&mut self, listed: Vec<Arc<T>>, revision: Revision) -> Option<Pause> {
+        if let Some(pause) = self.too_old(revision) {
+            return Some(pause);
+        }
+        self.cache.apply(|store, changes| store.replace_all(listed, revision, changes));
+        self.cache.follows();
+        None
+    }
+
+    /// A pause if a list is older than what we know. If that goes on, we know nothing.
+    fn too_old(&mut self, revision: Revision) -> Option<Pause> {
         let seen = self.cache.revision();
         if revision < seen && self.old_lists < OLD_LISTS_REFUSED {
             self.old_lists += 1;
@@ -204,15 +256,16 @@ impl<T: Object> Follower<'_, T> {
             self.cache.apply(|store, changes| store.start_over(changes));
         }
         self.old_lists = 0;
-        self.cache.apply(|store, changes| store.replace_all(listed, revision, changes));
-        self.cache.inner.synced.send_replace(true);
         None
     }
 
     async fn watch(&mut self, from: Revision) -> Pause {
         let seconds = self.watch_seconds();
         match self.client.watch(T::KIND, self.selection(), WatchFrom::Revision(from), seconds).await {
-            Ok(stream) => self.stream(stream, seconds).await,
+            Ok(stream) => {
+                self.cache.set_failure(None);
+                self.stream(stream, seconds).await
+            }
             Err(Error::Expired { .. }) => Pause::ListAgain,
             Err(error) => Pause::Failed(error),
         }

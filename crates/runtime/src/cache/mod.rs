@@ -3,6 +3,10 @@
 //! A [`Cache`] holds projections ([`Object`]) behind `Arc`s, in key order, with indexes. [`Cache::run`] fills it with a
 //! streamed list where the server can, with pages where it cannot, and then follows the watch; it ends only when told.
 //!
+//! A cache of [`Extent::Wanted`] is for a process that cares about a few objects of a kind that has many. Whoever wants an
+//! object says so ([`Cache::want`]) *and then* reads it from the server; from then on it is followed like all others. There
+//! is no list, nothing else is kept, and while nobody wants anything there is no watch either.
+//!
 //! # Invariants
 //! 1. An object's state never goes back: neither a late event nor a list can replace what is newer, and the answer to a
 //!    write of ours ([`Cache::wrote`], [`Cache::deleted`]) counts at once.
@@ -10,7 +14,9 @@
 //!    last known state. Nobody sees an empty cache in between.
 //! 3. Subscribers are called after the change is in the cache and no lock is held, so they may read it. They should only
 //!    note keys: the cache, not the change, says what is true by the time the key is worked on.
-//! 4. Missing from the cache is not missing. Only the server can say that something does not exist.
+//! 4. Of what is wanted nothing is missed: an object is read by whoever wants it after that is known here, and read again
+//!    whenever the watch starts anew.
+//! 5. Missing from the cache is not missing. Only the server can say that something does not exist.
 
 mod follow;
 mod registry;
@@ -23,9 +29,9 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use api::object::{Key, Object, Revision, Uid};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-use crate::client::{Client, Selection};
+use crate::client::{Client, Error, Extent, Selection};
 use crate::entropy::Entropy;
 use crate::stop::Stop;
 
@@ -45,6 +51,10 @@ struct Inner<T: Object> {
     store: RwLock<Store<T>>,
     subscribers: Mutex<Vec<Subscriber<T>>>,
     synced: watch::Sender<bool>,
+    /// What keeps the cache from following, until it follows again.
+    failure: Mutex<Option<Arc<Error>>>,
+    /// Something is wanted.
+    wanted: Notify,
 }
 
 impl<T: Object> Clone for Cache<T> {
@@ -63,10 +73,12 @@ impl<T: Object> Cache<T> {
     /// An empty cache of what `selection` selects. Nothing happens until [`Cache::run`].
     pub fn new(selection: Selection) -> Cache<T> {
         let inner = Inner {
+            store: RwLock::new(Store::new(selection.extent)),
             selection,
-            store: RwLock::new(Store::new()),
             subscribers: Mutex::default(),
             synced: watch::Sender::new(false),
+            failure: Mutex::default(),
+            wanted: Notify::new(),
         };
         Cache { inner: Arc::new(inner) }
     }
@@ -74,6 +86,19 @@ impl<T: Object> Cache<T> {
     /// The object, if we have heard of it.
     pub fn get(&self, key: &Key) -> Option<Arc<T>> {
         self.read().get(key).cloned()
+    }
+
+    /// Keeps an object for as long as the answer lives, in a cache that holds only what is wanted. Read it from the server
+    /// afterwards: what happened to it before was not followed.
+    pub fn want(&self, key: &Key) -> Want<T> {
+        self.write().want(key);
+        self.inner.wanted.notify_one();
+        Want { cache: self.clone(), key: key.clone() }
+    }
+
+    /// How many of the objects it holds.
+    pub fn extent(&self) -> Extent {
+        self.inner.selection.extent
     }
 
     /// How many objects are held.
@@ -150,6 +175,21 @@ impl<T: Object> Cache<T> {
         let _ = synced.wait_for(|synced| *synced).await;
     }
 
+    /// Why the cache does not follow at the moment: what it holds may be old.
+    pub fn failure(&self) -> Option<Arc<Error>> {
+        self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// All that is to be held is held, and followed from now on.
+    fn follows(&self) {
+        self.set_failure(None);
+        self.inner.synced.send_replace(true);
+    }
+
+    fn set_failure(&self, failure: Option<Error>) {
+        *self.inner.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure.map(Arc::new);
+    }
+
     /// Fills the cache and follows the watch until `stop`.
     pub async fn run(&self, client: &Client, entropy: &Entropy, stop: &Stop) {
         follow::run(self, client, entropy, stop).await;
@@ -157,6 +197,11 @@ impl<T: Object> Cache<T> {
 
     fn read(&self) -> RwLockReadGuard<'_, Store<T>> {
         self.inner.store.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wanted at the moment.
+    fn wanted(&self) -> Vec<Key> {
+        self.read().wanted()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Store<T>> {
@@ -176,6 +221,31 @@ impl<T: Object> Cache<T> {
                 subscriber(change);
             }
         }
+    }
+}
+
+/// An object that somebody wants. Every one counts; the last one that is dropped lets the object go.
+pub struct Want<T: Object> {
+    cache: Cache<T>,
+    key: Key,
+}
+
+impl<T: Object> Want<T> {
+    /// The object's key.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+}
+
+impl<T: Object> Drop for Want<T> {
+    fn drop(&mut self) {
+        self.cache.write().unwant(&self.key);
+    }
+}
+
+impl<T: Object> fmt::Debug for Want<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Want").field(&self.key).finish()
     }
 }
 
@@ -226,11 +296,5 @@ impl<T: Object> Lookup<T> {
     /// Visits the objects with this value in key order. The cache is locked meanwhile: do not touch it.
     pub fn visit(&self, value: &str, mut visit: impl FnMut(&Arc<T>) -> ControlFlow<()>) {
         self.cache.read().visit(self.slot, value, &mut visit);
-    }
-
-    /// Visits values from `from` on in text order, and the objects of each in key order. The cache is locked meanwhile.
-    pub fn range(&self, from: &str, mut visit: impl FnMut(&str, &Arc<T>) -> ControlFlow<()>) {
-        // Whether the visitor stopped early is the visitor's own knowledge.
-        let _ = self.cache.read().range(self.slot, from, &mut visit);
     }
 }

@@ -1,15 +1,18 @@
 //! What a cache holds: objects in key order, indexes over them, and what may not come back.
 //!
-//! Everything here is data; no I/O, no time. The rules of what replaces what are in [`Store::put`], [`Store::remove`] and
-//! [`Store::replace_all`].
+//! Everything here is data; no I/O, no time. The rules of what replaces what are in [`Store::put`], [`Store::remove`],
+//! [`Store::replace_all`] and [`Store::asked`].
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use api::object::{Key, Object, Revision, Uid};
+
+use crate::client::Extent;
 
 /// An object, ordered by its key. The key is stored once, inside the object.
 #[derive(Debug)]
@@ -96,7 +99,7 @@ impl<T: Object> Change<T> {
 /// How an index finds the values of an object: it calls the function for each.
 pub type IndexFn<T> = fn(&T, &mut dyn FnMut(&str));
 
-/// An index by name. Values are texts; a range over them needs values that order as texts do.
+/// An index by name. Values are texts.
 #[derive(Debug)]
 pub struct Index<T> {
     /// Declaring a name twice gives the same index.
@@ -113,56 +116,52 @@ impl<T> Clone for Index<T> {
 
 impl<T> Copy for Index<T> {}
 
-/// The objects of one value. Most values have one, and a set costs more than the object's pointer.
-#[derive(Debug)]
-enum Posting<T> {
-    One(Held<T>),
-    Many(BTreeSet<Held<T>>),
-}
-
+/// The objects of one index, in the order of their values' fingerprints and then of their keys.
+///
+/// Keeping the values themselves would cost several times the object's pointer. Instead the object is asked: of what has
+/// the same fingerprint, [`Table::visit`] shows what has the value.
 #[derive(Debug)]
 struct Table<T> {
     index: Index<T>,
-    postings: BTreeMap<Box<str>, Posting<T>>,
+    /// A fingerprint without an object is never held; it stands before all objects that have it.
+    rows: BTreeSet<(u64, Option<Held<T>>)>,
+}
+
+/// The same for equal values in every run: what happens must not depend on chance.
+fn fingerprint(value: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl<T: Object> Table<T> {
     fn add(&mut self, object: &Arc<T>) {
-        let postings = &mut self.postings;
-        (self.index.values)(object, &mut |value| match postings.get_mut(value) {
-            None => {
-                postings.insert(value.into(), Posting::One(Held(object.clone())));
-            }
-            Some(Posting::Many(set)) => {
-                set.replace(Held(object.clone()));
-            }
-            Some(posting) => {
-                let Posting::One(held) = &*posting else { return };
-                // An object may name a value twice; it is still one object.
-                *posting = if held.0.key() == object.key() {
-                    Posting::One(Held(object.clone()))
-                } else {
-                    Posting::Many(BTreeSet::from([held.clone(), Held(object.clone())]))
-                };
-            }
-        });
+        let rows = &mut self.rows;
+        (self.index.values)(object, &mut |value| drop(rows.replace((fingerprint(value), Some(Held(object.clone()))))));
     }
 
     fn remove(&mut self, object: &Arc<T>) {
-        let postings = &mut self.postings;
+        let rows = &mut self.rows;
         (self.index.values)(object, &mut |value| {
-            let empty = match postings.get_mut(value) {
-                None => false,
-                Some(Posting::One(held)) => held.0.key() == object.key(),
-                Some(Posting::Many(set)) => {
-                    set.remove(object.key());
-                    set.is_empty()
-                }
-            };
-            if empty {
-                postings.remove(value);
-            }
+            rows.remove(&(fingerprint(value), Some(Held(object.clone()))));
         });
+    }
+
+    /// Visits the objects of a value in key order.
+    fn visit(&self, value: &str, visit: &mut dyn FnMut(&Arc<T>) -> ControlFlow<()>) {
+        let print = fingerprint(value);
+        let same = self.rows.range((print, None)..).take_while(|(held, _)| *held == print);
+        // Whether the visitor stopped early is the visitor's own knowledge.
+        let _ = same
+            .filter_map(|(_, held)| held.as_ref())
+            .filter(|held| self.has(&held.0, value))
+            .try_for_each(|held| visit(&held.0));
+    }
+
+    fn has(&self, object: &T, value: &str) -> bool {
+        let mut found = false;
+        (self.index.values)(object, &mut |held| found |= held == value);
+        found
     }
 }
 
@@ -181,11 +180,62 @@ pub(super) struct Store<T> {
     graves: BTreeMap<Key, Grave>,
     /// Every change up to here has arrived through the watch.
     seen: Revision,
+    /// What may be held.
+    room: Room,
+}
+
+/// What a store may hold.
+#[derive(Debug)]
+enum Room {
+    All,
+    /// Only these objects; so many times each is wanted.
+    Wanted(BTreeMap<Key, usize>),
 }
 
 impl<T: Object> Store<T> {
-    pub(super) fn new() -> Store<T> {
-        Store { objects: BTreeSet::new(), tables: Vec::new(), graves: BTreeMap::new(), seen: Revision::NONE }
+    pub(super) fn new(extent: Extent) -> Store<T> {
+        let room = match extent {
+            Extent::All => Room::All,
+            Extent::Wanted => Room::Wanted(BTreeMap::new()),
+        };
+        Store { objects: BTreeSet::new(), tables: Vec::new(), graves: BTreeMap::new(), seen: Revision::NONE, room }
+    }
+
+    /// Somebody wants an object.
+    pub(super) fn want(&mut self, key: &Key) {
+        if let Room::Wanted(wanted) = &mut self.room {
+            *wanted.entry(key.clone()).or_default() += 1;
+        }
+    }
+
+    /// Somebody does not want an object any more. It is not told to have ended: nobody knows that.
+    pub(super) fn unwant(&mut self, key: &Key) {
+        let Room::Wanted(wanted) = &mut self.room else { return };
+        match wanted.get_mut(key) {
+            Some(times) if *times > 1 => *times -= 1,
+            _ => {
+                wanted.remove(key);
+                self.graves.remove(key);
+                if let Some(held) = self.get(key).cloned() {
+                    self.forget(&held);
+                }
+            }
+        }
+    }
+
+    /// What is wanted; empty where everything is held.
+    pub(super) fn wanted(&self) -> Vec<Key> {
+        match &self.room {
+            Room::All => Vec::new(),
+            Room::Wanted(wanted) => wanted.keys().cloned().collect(),
+        }
+    }
+
+    fn has_room(&self, key: &Key) -> bool {
+        match &self.room {
+            Room::All => true,
+            Room::Wanted(wanted) => wanted.contains_key(key),
+        }
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Arc<T>> {
@@ -212,7 +262,7 @@ impl<T: Object> Store<T> {
         if let Some(slot) = self.tables.iter().position(|table| table.index.name == index.name) {
             return slot;
         }
-        let mut table = Table { index, postings: BTreeMap::new() };
+        let mut table = Table { index, rows: BTreeSet::new() };
         for held in &self.objects {
             table.add(&held.0);
         }
@@ -222,29 +272,9 @@ impl<T: Object> Store<T> {
 
     /// Visits the objects of a value in key order.
     pub(super) fn visit(&self, slot: usize, value: &str, visit: &mut dyn FnMut(&Arc<T>) -> ControlFlow<()>) {
-        match self.tables.get(slot).and_then(|table| table.postings.get(value)) {
-            None => {}
-            Some(Posting::One(held)) => drop(visit(&held.0)),
-            Some(Posting::Many(set)) => drop(set.iter().try_for_each(|held| visit(&held.0))),
+        if let Some(table) = self.tables.get(slot) {
+            table.visit(value, visit);
         }
-    }
-
-    /// Visits values from `from` on in order, and of each the objects in key order.
-    pub(super) fn range(
-        &self,
-        slot: usize,
-        from: &str,
-        visit: &mut dyn FnMut(&str, &Arc<T>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        use std::ops::Bound::{Included, Unbounded};
-        let Some(table) = self.tables.get(slot) else { return ControlFlow::Continue(()) };
-        for (value, posting) in table.postings.range::<str, _>((Included(from), Unbounded)) {
-            match posting {
-                Posting::One(held) => visit(value, &held.0)?,
-                Posting::Many(set) => set.iter().try_for_each(|held| visit(value, &held.0))?,
-            }
-        }
-        ControlFlow::Continue(())
     }
 
     /// News of an object from the watch, in the watch's order.
@@ -255,9 +285,11 @@ impl<T: Object> Store<T> {
 
     /// The answer to a write of ours.
     ///
-    /// If the watch has passed its revision and we do not hold the object, then it has ended since.
+    /// If the watch has passed its revision and we do not hold the object, then it has ended since; unless it was passed
+    /// over because nobody wanted it. What ends while it is wanted leaves a grave.
     pub(super) fn wrote(&mut self, object: Arc<T>, changes: &mut Vec<Change<T>>) {
-        if object.meta().revision > self.seen || self.get(object.key()).is_some() {
+        let passed_over = matches!(self.room, Room::Wanted(_));
+        if object.meta().revision > self.seen || passed_over || self.get(object.key()).is_some() {
             self.store(object, changes);
         }
     }
@@ -265,6 +297,9 @@ impl<T: Object> Store<T> {
     /// Keeps the newer of what is held and what came.
     fn store(&mut self, object: Arc<T>, changes: &mut Vec<Change<T>>) {
         let meta = object.meta();
+        if !self.has_room(&meta.key) {
+            return;
+        }
         if self.graves.get(&meta.key).is_some_and(|grave| grave.uid == meta.uid || grave.revision >= meta.revision) {
             return;
         }
@@ -299,8 +334,16 @@ impl<T: Object> Store<T> {
     pub(super) fn remove(&mut self, last: &T, changes: &mut Vec<Change<T>>) {
         let meta = last.meta();
         self.progress(meta.revision);
-        if self.graves.get(&meta.key).is_some_and(|grave| grave.uid == meta.uid) {
-            self.graves.remove(&meta.key);
+        match &self.room {
+            Room::All if self.graves.get(&meta.key).is_some_and(|grave| grave.uid == meta.uid) => {
+                self.graves.remove(&meta.key);
+            }
+            Room::All => {}
+            // The answer to a question asked before may still be on its way.
+            Room::Wanted(wanted) if wanted.contains_key(&meta.key) => {
+                self.graves.insert(meta.key.clone(), Grave { uid: meta.uid.clone(), revision: meta.revision });
+            }
+            Room::Wanted(_) => {}
         }
         let Some(held) = self.get(&meta.key).cloned() else { return };
         // A newer object of the same name, or a newer state that the watch has not reached, stays.
@@ -348,6 +391,22 @@ impl<T: Object> Store<T> {
         self.progress(revision);
     }
 
+    /// What the server said about each wanted object when it was asked after `revision`, from where the watch goes on.
+    pub(super) fn asked(&mut self, said: Vec<(Key, Option<Arc<T>>)>, revision: Revision, changes: &mut Vec<Change<T>>) {
+        for (key, object) in said {
+            match (object, self.get(&key).cloned()) {
+                (Some(object), _) => self.store(object, changes),
+                // One that is newer than the revision may be newer than the answer; if it has ended, the watch says so.
+                (None, Some(held)) if held.meta().revision <= revision => {
+                    self.forget(&held);
+                    changes.push(Change::Removed(held));
+                }
+                (None, _) => {}
+            }
+        }
+        self.progress(revision);
+    }
+
     /// Everything up to `revision` has arrived.
     pub(super) fn progress(&mut self, revision: Revision) {
         self.seen = self.seen.max(revision);
@@ -357,7 +416,7 @@ impl<T: Object> Store<T> {
     pub(super) fn start_over(&mut self, changes: &mut Vec<Change<T>>) {
         changes.extend(std::mem::take(&mut self.objects).into_iter().map(|held| Change::Removed(held.0)));
         for table in &mut self.tables {
-            table.postings.clear();
+            table.rows.clear();
         }
         self.graves.clear();
         self.seen = Revision::NONE;

@@ -24,7 +24,7 @@ fn shown(changes: &[Change<Thing>]) -> Vec<String> {
 
 /// Runs steps on an empty store and shows the changes they made.
 fn steps(run: impl FnOnce(&mut Store<Thing>, &mut Vec<Change<Thing>>)) -> Vec<String> {
-    let (mut store, mut changes) = (Store::new(), Vec::new());
+    let (mut store, mut changes) = (Store::new(Extent::All), Vec::new());
     run(&mut store, &mut changes);
     shown(&changes)
 }
@@ -97,7 +97,7 @@ fn a_list_tells_what_changed_what_is_gone_and_who_was_replaced() {
 }
 
 #[test]
-fn indexes_follow_and_a_range_is_in_order() {
+fn indexes_follow_what_changes() {
     let cache = Cache::<Thing>::new(Selection::default());
     cache.wrote(thing("b", "1", 1, "red"));
     let by_colour = cache.index(BY_COLOUR);
@@ -113,12 +113,6 @@ fn indexes_follow_and_a_range_is_in_order() {
     cache.deleted(&key("b"), &"1".into());
     assert!(!by_colour.any("red"));
     cache.wrote(thing("z", "4", 5, "green"));
-    let mut order = Vec::new();
-    cache.index(BY_COLOUR).range("c", |value, thing| {
-        order.push(format!("{value}/{}", thing.metadata.key.name()));
-        std::ops::ControlFlow::Continue(())
-    });
-    assert_eq!(order, ["green/z"]);
     assert_eq!(names(cache.walk().collect()), ["a", "c", "z"]);
 }
 
@@ -142,9 +136,13 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
+        Scene::of(Extent::All)
+    }
+
+    fn of(extent: Extent) -> Scene {
         let fake = Fake::new();
         let told = Arc::new(Mutex::new(Vec::new()));
-        let cache = Cache::new(Selection::default());
+        let cache = Cache::new(Selection { extent, ..Selection::default() });
         let notes = told.clone();
         cache.subscribe(move |change: &Change<Thing>| {
             let line = match change {
@@ -267,7 +265,9 @@ async fn a_server_that_fails_is_asked_again_with_growing_pauses() {
         scene.fake.fault("GET", Fault::LostBefore);
     }
     let start = tokio::time::Instant::now();
-    scene.run(async { scene.cache.synced().await }).await;
+    let failed = eventually("the failure is told", || scene.cache.failure().is_some());
+    scene.run(async { tokio::join!(scene.cache.synced(), failed).0 }).await;
+    assert!(scene.cache.failure().is_none(), "it follows again");
     let took = start.elapsed();
     // 0.8 + 1.6 + 3.2 + 6.4 seconds, each up to doubled.
     assert!(took >= Duration::from_secs(12) && took <= Duration::from_secs(25), "{took:?}");
@@ -303,4 +303,103 @@ async fn one_watch_serves_all_who_ask_for_a_kind() {
     };
     tokio::join!(caches.run(&stop), asking);
     assert_eq!(fake.log().len(), 1);
+}
+
+#[test]
+fn an_answer_that_was_on_its_way_does_not_revive_what_ended_while_it_was_wanted() {
+    let (mut store, mut changes) = (Store::new(Extent::Wanted), Vec::new());
+    store.put(some("a", 5, "red"), &mut changes);
+    store.want(&key("a"));
+    store.remove(&some("a", 8, "red"), &mut changes);
+    store.wrote(some("a", 7, "blue"), &mut changes);
+    assert_eq!(shown(&changes), [""; 0]);
+    store.wrote(Arc::new(thing("a", "another", 9, "green")), &mut changes);
+    store.put(some("b", 10, "red"), &mut changes);
+    assert_eq!((shown(&changes), store.len()), (vec!["+a green".to_owned()], 1));
+    store.unwant(&key("a"));
+    assert_eq!((changes.len(), store.len()), (1, 0), "nobody is told that it ended");
+}
+
+#[test]
+fn an_object_stays_until_the_last_who_wants_it_is_gone() {
+    let cache = Cache::<Thing>::new(Selection { extent: Extent::Wanted, ..Selection::default() });
+    let by_colour = cache.index(BY_COLOUR);
+    let (one, two) = (cache.want(&key("a")), cache.want(&key("a")));
+    assert!(cache.wrote(thing("a", "u", 3, "red")).is_some());
+    drop(one);
+    assert!(cache.get(&key("a")).is_some() && by_colour.any("red"));
+    drop(two);
+    assert!(cache.is_empty() && !by_colour.any("red"));
+    assert!(cache.wrote(thing("a", "u", 4, "red")).is_none(), "nobody wants it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_wants_costs_nothing_and_what_is_wanted_is_followed() {
+    let scene = Scene::of(Extent::Wanted);
+    for name in ["a", "b", "c"] {
+        scene.fake.put(name, "red");
+    }
+    scene
+        .run(async {
+            scene.cache.synced().await;
+            assert_eq!(scene.fake.log(), [""; 0], "there is nothing to ask for");
+            let a = scene.cache.want(&key("a"));
+            scene.holds("a", "red").await;
+            scene.fake.put("b", "blue");
+            scene.fake.put("a", "blue");
+            scene.holds("a", "blue").await;
+            assert_eq!(scene.cache.len(), 1);
+            let late = scene.cache.want(&key("late"));
+            scene.fake.put("late", "red");
+            scene.holds("late", "red").await;
+            drop((a, late));
+            assert_eq!((scene.cache.len(), scene.told()), (0, ["+a", "~a blue", "+late"].map(str::to_owned).to_vec()));
+        })
+        .await;
+    let log = scene.fake.log();
+    assert!(log.len() == 3 && log[0].contains("limit=1") && log[2].contains("watch=true"), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_in_the_watch_hides_nothing_of_what_is_wanted() {
+    let scene = Scene::of(Extent::Wanted);
+    for name in ["a", "b", "c"] {
+        scene.fake.put(name, "red");
+    }
+    scene
+        .run(async {
+            let _wants = ["a", "b", "d"].map(|name| scene.cache.want(&key(name)));
+            scene.holds("a", "red").await;
+            scene.told();
+            scene.fake.end_watches();
+            scene.fake.remove("a");
+            scene.fake.put("b", "blue");
+            scene.fake.put("d", "red");
+            scene.fake.compact();
+            scene.fake.fault("GET /api/v1/namespaces/n/persistentvolumeclaims/b", Fault::LostBefore);
+            scene.holds("b", "blue").await;
+            let mut told = scene.told();
+            told.sort();
+            assert_eq!(told, ["+d", "-a red", "~b blue"]);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_the_last_wish_and_the_next_wish_begins_it_anew() {
+    let scene = Scene::of(Extent::Wanted);
+    scene.fake.put("a", "red");
+    scene
+        .run(async {
+            let want = scene.cache.want(&key("a"));
+            scene.holds("a", "red").await;
+            drop(want);
+            scene.fake.end_watches();
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert_eq!(scene.fake.log().len(), 3, "{:?}", scene.fake.log());
+            scene.fake.put("a", "blue");
+            let _want = scene.cache.want(&key("a"));
+            scene.holds("a", "blue").await;
+        })
+        .await;
 }

@@ -167,6 +167,18 @@ pub struct Selection {
     pub labels: Option<String>,
     /// A field selector.
     pub fields: Option<String>,
+    /// How many of them a cache holds. Requests are the same.
+    pub extent: Extent,
+}
+
+/// How many of the selected objects a cache holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// All.
+    #[default]
+    All,
+    /// Those that somebody wants at the moment; see [`crate::cache::Want`].
+    Wanted,
 }
 
 impl Selection {

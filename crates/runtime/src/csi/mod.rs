@@ -34,7 +34,7 @@ use v1::plugin_capability::service::Type as Service;
 
 pub use facts::{Capabilities, Facts};
 
-use crate::metrics::Metrics;
+use crate::metrics::{Caller, Metrics};
 use crate::stop::Stop;
 
 /// Between attempts to connect, and between probes.
@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// What metrics say until the driver has told its name.
 const UNKNOWN_DRIVER: &str = "unknown-driver";
-/// Drivers that replaced an in-tree plugin; only their metrics say whether a call was for a migrated volume.
+/// Drivers that replaced an in-tree plugin; of a sidecar's metrics only theirs say whether a call was for a migrated volume.
 const MIGRATED: [&str; 7] = [
     "pd.csi.storage.gke.io",
     "ebs.csi.aws.com",
@@ -108,11 +108,20 @@ pub struct Options {
     pub timeout: Duration,
     /// Whether to ask what it does on a node.
     pub node: bool,
+    /// As whose the calls are counted.
+    pub caller: Caller,
+}
+
+impl Options {
+    /// As a node agent treats drivers.
+    pub fn on_node() -> Options {
+        Options { node: true, caller: Caller::Node, ..Options::default() }
+    }
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { timeout: Duration::from_secs(10), node: false }
+        Options { timeout: Duration::from_secs(10), node: false, caller: Caller::Sidecar }
     }
 }
 
@@ -436,7 +445,7 @@ impl Driver {
             answer = call => answer,
         };
         let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
-        self.inner.metrics.called(self.labels(method, code), start.elapsed());
+        self.inner.metrics.called(self.inner.options.caller, self.labels(method, code), start.elapsed());
         answer.map(Response::into_inner).map_err(|status| {
             tracing::debug!(method, ?code, message = status.message(), "the call failed");
             CallError::Status { method, code, message: status.message().to_owned() }
@@ -451,7 +460,7 @@ impl Driver {
             ("method_name", method.to_owned()),
             ("grpc_status_code", code_name(code).to_owned()),
         ];
-        if MIGRATED.contains(&name) {
+        if self.inner.options.caller == Caller::Node || MIGRATED.contains(&name) {
             labels.push(("migrated", self.migrated.to_string()));
         }
         labels

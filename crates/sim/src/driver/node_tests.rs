@@ -80,7 +80,7 @@ fn on_stage<T: Send>(seed: Seed, habits: Habits, play: impl AsyncFnOnce(&Stage) 
         let clock = VirtualClock::starting_at(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
         let metrics = Metrics::new(&clock);
         let controller = Driver::new(model.clone(), runtime::csi::Options::default(), &metrics);
-        let options = runtime::csi::Options { node: true, ..Default::default() };
+        let options = runtime::csi::Options::on_node();
         let node = Driver::new(side, options, &metrics);
         let stage = Stage { model, machine, controller, node };
         let (stopper, stop) = Stopper::new();

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use node::host::{
-    Access, Answer, Entry, Force, Found, Host, HostError, MountCall, Mounts, Owned, Ownership, Progress, SubPath,
-    Usage, When,
+    Access, Answer, Entry, Force, Found, Host, HostError, MountCall, Mounts, Owned, Ownership, Progress, Selinux,
+    SubPath, Usage, When,
 };
 use rustix::io::Errno;
 use tokio::time::sleep;
@@ -279,6 +279,19 @@ impl Host for ModelHost {
             })
         };
         Box::pin(self.call(ask("measure", path), how))
+    }
+
+    fn set_label<'a>(&'a self, path: &'a Path, _: &'a str) -> Answer<'a, ()> {
+        let how = move |kernel: &mut Kernel| kernel.walk(path, Last::Followed).map(drop);
+        Box::pin(self.call(change("give an SELinux context to", path), how))
+    }
+
+    fn selinux(&self) -> Answer<'_, Selinux> {
+        let found = match self.machine.label() {
+            Some(label) => Selinux::On { files: Some(label) },
+            None => Selinux::Off,
+        };
+        Box::pin(self.call(ask("read the SELinux policy at", Path::new("/etc/selinux/config")), move |_| Ok(found)))
     }
 }
 

@@ -40,6 +40,7 @@ struct Shared {
     kernel: Mutex<Kernel>,
     power: watch::Sender<Power>,
     onlooker: Mutex<Option<Arc<dyn Onlooker>>>,
+    label: Mutex<Option<String>>,
 }
 
 /// Who sees every change of a machine, right after it.
@@ -68,11 +69,29 @@ impl Machine {
 
     fn with(journal: Journal, name: &str) -> Self {
         let (kernel, power) = (Mutex::new(Kernel::new()), watch::Sender::new(Power::On { boot: 1 }));
-        Self { shared: Arc::new(Shared { name: name.to_owned(), journal, kernel, power, onlooker: Mutex::new(None) }) }
+        Self {
+            shared: Arc::new(Shared {
+                name: name.to_owned(),
+                journal,
+                kernel,
+                power,
+                onlooker: Mutex::new(None),
+                label: Mutex::new(None),
+            }),
+        }
     }
 
     pub fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// Turns SELinux on: this is what files in containers have.
+    pub fn with_selinux(&self, label: &str) {
+        *self.shared.label.lock().unwrap_or_else(PoisonError::into_inner) = Some(label.to_owned());
+    }
+
+    fn label(&self) -> Option<String> {
+        self.shared.label.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn power(&self) -> Power {

@@ -173,7 +173,7 @@ impl Cast {
         let rough = Rough::new(&self.world, &format!("{} life {life}", component.name()), self.layout.host_crash);
         let rough = if self.layout.kind_host { rough.kind() } else { rough };
         let host = Arc::new(ModelHost::new(&place.machine, component, rough));
-        let options = runtime::csi::Options { node: true, ..runtime::csi::Options::default() };
+        let options = runtime::csi::Options::on_node();
         let driver = Driver::new(place.side.clone(), options, &context.metrics);
         let drivers = Drivers::default();
         let registering = async {
@@ -185,6 +185,7 @@ impl Cast {
         let Ok(directories) = Directories::new(ROOT) else { return };
         let options = node::Options::new(place.machine.name(), directories);
         let options = node::Options { workers: WORKERS, resync: RESYNC, ..options };
+        node::agent::narrow(&context.caches, place.machine.name());
         let agent = Agent::new(&context, host, drivers.clone(), options);
         let work = join3(Box::pin(agent.run(&stop)), driver.run(&stop), registering);
         drop(process.run(&stop, work).await);

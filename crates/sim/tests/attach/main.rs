@@ -4,6 +4,7 @@
 //! `played` holds the parts that are not ours, with a model of the storage that notices what must never happen: a volume
 //! for one node on two, a mount of what is not attached, a detach of what is mounted without evidence.
 
+mod batches;
 mod lives;
 mod nodes;
 mod orphans;

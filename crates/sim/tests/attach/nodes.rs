@@ -9,7 +9,7 @@ use serde_json::json;
 use sim::faults::Fair;
 
 use crate::played::unique;
-use crate::rig::{Rig, at_every_request, calm, play};
+use crate::rig::{Late, Rig, at_every_request, calm, play};
 
 /// A pod with a volume on node a, which then stops working; a pod on node b wants the volume.
 async fn lost(rig: &Rig) {
@@ -149,6 +149,26 @@ fn a_node_object_that_is_gone_frees_its_volumes_once_its_pods_are_gone_at_every_
         rig.end_pod("p").await;
         rig.pod("q", "b", &["one"]).await;
         rig.until_mounted("b", "one").await;
+    });
+}
+
+#[test]
+fn a_node_that_is_gone_when_its_status_is_written_is_recognised_weakness_34() {
+    // The controller still sees the node, and only the answer to its write says otherwise.
+    play(Options::default(), Late::new("/api/v1/nodes", Duration::from_secs(60)), async |rig: &Rig| {
+        rig.node("a").await;
+        rig.volume("one", "ReadWriteOnce").await;
+        rig.pod("p", "a", &["one"]).await;
+        rig.until_mounted("a", "one").await;
+        rig.quiet(120).await;
+        rig.played.storage().orders.dead.insert("a".to_owned());
+        // The agent let go of it before its machine was taken away.
+        rig.patch_status(Kind::NODE, &Key::cluster("a"), json!({"volumesInUse": []})).await;
+        rig.quiet(120).await;
+        rig.delete::<Node>(&Key::cluster("a")).await;
+        rig.end_pod("p").await;
+        rig.quiet(5).await;
+        assert!(rig.attachment("one", "a").await.is_none());
     });
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Orders {
     pub(crate) asleep: bool,
     pub(crate) attach_error: Option<String>,
     pub(crate) detach_error: Option<String>,
+    /// Handles that the attacher has not come to yet.
+    pub(crate) slow: BTreeSet<String>,
     /// Nodes that are switched off: their agents do nothing.
     pub(crate) dead: BTreeSet<String>,
     /// Nodes that cannot unmount.
@@ -133,10 +135,16 @@ impl Played {
             }
             match meta["deletionTimestamp"].is_string() {
                 true => self.unpublish(&attachment).await,
-                false if attachment["status"]["attached"] != true => self.publish(&attachment).await,
+                false if attachment["status"]["attached"] != true && !self.is_slow(spec) => {
+                    self.publish(&attachment).await;
+                }
                 false => {}
             }
         }
+    }
+
+    fn is_slow(&self, spec: &Value) -> bool {
+        handle(spec).is_some_and(|handle| self.lock().orders.slow.contains(&handle))
     }
 
     async fn publish(&self, attachment: &Value) {

@@ -174,7 +174,7 @@ impl Rig {
     /// Writes of the process that have this in their line of the journal.
     pub(crate) fn writes(&self, what: &str) -> usize {
         let lines = self.journal.lines();
-        lines.iter().filter(|line| line.contains("orlop") && line.contains(what)).count()
+        lines.iter().filter(|line| line.contains(" orlop ") && line.contains(what)).count()
     }
 
     pub(crate) async fn create(&self, kind: Kind, mut body: Value) -> Value {

@@ -7,4 +7,5 @@ mod detaching;
 mod driver;
 mod listing;
 mod stage;
+mod together;
 mod trivial;

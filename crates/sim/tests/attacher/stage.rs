@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use api::keys::annotation;
 use api::object::{Key, Kind};
+use control::attach::{self, Attachments};
 use control::attacher::{Attacher, Options};
 use control::protect::{self, Protector};
 use csi::v1::controller_service_capability::rpc::Type as Rpc;
@@ -39,6 +40,14 @@ pub(crate) enum Mishap {
     Call(usize, driver::Fate),
 }
 
+/// Who is in the process beside the attacher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    Nobody,
+    /// The attach/detach controller.
+    Controller,
+}
+
 /// What a test can touch.
 pub(crate) struct Stage {
     pub(crate) client: Client,
@@ -49,6 +58,21 @@ pub(crate) struct Stage {
 
 /// A process that begins with nothing but a driver that can do this.
 pub(crate) fn play<T, S, F>(rpcs: &[Rpc], options: &Options, mishap: Option<Mishap>, scenario: S) -> T
+where
+    T: Send,
+    S: FnOnce(Stage) -> F + Send,
+    F: Future<Output = T>,
+{
+    play_beside(Company::Nobody, (rpcs, options), mishap, scenario)
+}
+
+/// The same in company.
+pub(crate) fn play_beside<T, S, F>(
+    company: Company,
+    (rpcs, options): (&[Rpc], &Options),
+    mishap: Option<Mishap>,
+    scenario: S,
+) -> T
 where
     T: Send,
     S: FnOnce(Stage) -> F + Send,
@@ -69,7 +93,7 @@ where
         let lives = async {
             loop {
                 let mishap = mishap.as_ref().filter(|_| life.get() == 0);
-                one_life(&world, life.get(), mishap, (&driver, options, &shown)).await;
+                one_life(&world, life.get(), mishap, (&driver, options, &shown, company)).await;
                 life.set(life.get() + 1);
             }
         };
@@ -96,12 +120,13 @@ async fn one_life(
     world: &World,
     life: u64,
     mishap: Option<&Mishap>,
-    (driver, options, shown): (&Driver, &Options, &Mutex<Option<Metrics>>),
+    (driver, options, shown, company): (&Driver, &Options, &Mutex<Option<Metrics>>, Company),
 ) {
     let (mishap, journal) = (mishap.cloned(), driver.clone());
     let mut seen = 0;
     let script = move |ask: &Ask<'_>| -> Verdict {
-        if !matches!(ask.action, Action::Create | Action::Update | Action::Delete) {
+        let writes = matches!(ask.action, Action::Create | Action::Update | Action::Delete);
+        if !writes || ask.path.contains("/events") {
             return faults::Fate::Answered.into();
         }
         seen += 1;
@@ -121,7 +146,12 @@ async fn one_life(
     let work = async {
         let facts = socket.ready().await;
         let attacher = Attacher::new(&context, &socket, &facts, options.clone());
-        attacher.run(&stop).await;
+        let controller = async {
+            if company == Company::Controller {
+                Attachments::new(&context, attach::Options::default()).run(&stop).await;
+            }
+        };
+        tokio::join!(attacher.run(&stop), controller);
     };
     let both = async { tokio::join!(work, socket.run(&stop)) };
     tokio::select! {
@@ -174,7 +204,7 @@ pub(crate) fn with_secret() -> Value {
 }
 
 fn kind_of(body: &Value) -> Kind {
-    let known = [Kind::VOLUME, Kind::SECRET, Kind::CSI_NODE, Kind::ATTACHMENT];
+    let known = [Kind::VOLUME, Kind::SECRET, Kind::CSI_NODE, Kind::ATTACHMENT, Kind::NODE, Kind::CLAIM, Kind::POD];
     let name = body["kind"].as_str().expect("it has a kind");
     known.into_iter().find(|kind| kind.kind == name).unwrap_or_else(|| panic!("the test makes no {name}"))
 }

@@ -52,7 +52,7 @@ cases! {
 fn errno(error: &HostError) -> i32 {
     match error {
         HostError::Refused { errno, .. } => *errno,
-        HostError::Hung { .. } => panic!("{error}"),
+        HostError::Hung { .. } | HostError::WrongFilesystem { .. } => panic!("{error}"),
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use csi::v1;
 use futures_util::future::BoxFuture;
 use runtime::csi::{Connection, Dial};
 use sim::driver::{Model, NodeSide};
+use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
@@ -24,6 +26,8 @@ pub(crate) enum Reply {
     Done(Code),
     /// It is answered with OK, and nothing happens.
     Lie,
+    /// It happens after this long.
+    Late(Duration),
 }
 
 /// Who stands at the door. Clones are the same.
@@ -33,10 +37,34 @@ pub(crate) struct Doorman(Arc<Mutex<Book>>);
 #[derive(Default)]
 struct Book {
     replies: BTreeMap<&'static str, VecDeque<Reply>>,
-    calls: Vec<&'static str>,
+    calls: Vec<(&'static str, Instant)>,
+    /// Questions about what the driver can do.
+    questions: usize,
     stages: Vec<v1::NodeStageVolumeRequest>,
     publishes: Vec<v1::NodePublishVolumeRequest>,
+    unpublishes: Vec<v1::NodeUnpublishVolumeRequest>,
+    unstages: Vec<v1::NodeUnstageVolumeRequest>,
     expands: Vec<v1::NodeExpandVolumeRequest>,
+    stats: Vec<v1::NodeGetVolumeStatsRequest>,
+    /// How volumes are, if the driver says so.
+    condition: Option<v1::VolumeCondition>,
+    /// Where calls are told of besides.
+    story: Story,
+}
+
+/// What happened, in order, told by several.
+#[derive(Clone, Default)]
+pub(crate) struct Story(Arc<Mutex<Vec<String>>>);
+
+impl Story {
+    pub(crate) fn tell(&self, line: impl Into<String>) {
+        self.0.lock().expect("no test panics while it writes").push(line.into());
+    }
+
+    /// What was told since the last time somebody asked.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().expect("no test panics while it writes"))
+    }
 }
 
 impl Doorman {
@@ -61,11 +89,36 @@ impl Doorman {
 
     /// The calls so far, in order, without questions.
     pub(crate) fn calls(&self) -> Vec<&'static str> {
-        self.lock().calls.clone()
+        self.lock().calls.iter().map(|(call, _)| *call).collect()
     }
 
     pub(crate) fn count(&self, method: &str) -> usize {
-        self.lock().calls.iter().filter(|call| **call == method).count()
+        self.times(method).len()
+    }
+
+    /// When a method was called.
+    pub(crate) fn times(&self, method: &str) -> Vec<Instant> {
+        self.lock().calls.iter().filter(|(call, _)| *call == method).map(|(_, at)| *at).collect()
+    }
+
+    /// How often somebody asked what the driver can do.
+    pub(crate) fn questions(&self) -> usize {
+        self.lock().questions
+    }
+
+    /// From now on volumes are like this.
+    pub(crate) fn ails(&self, message: Option<&str>) {
+        let condition = message.map(|message| v1::VolumeCondition { abnormal: true, message: message.to_owned() });
+        self.lock().condition = condition.or_else(|| Some(v1::VolumeCondition::default()));
+    }
+
+    pub(crate) fn stats(&self) -> Vec<v1::NodeGetVolumeStatsRequest> {
+        self.lock().stats.clone()
+    }
+
+    /// Tells of every call here, too.
+    pub(crate) fn tell(&self, story: &Story) {
+        self.lock().story = story.clone();
     }
 
     pub(crate) fn stage(&self) -> v1::NodeStageVolumeRequest {
@@ -74,6 +127,14 @@ impl Doorman {
 
     pub(crate) fn publish(&self) -> v1::NodePublishVolumeRequest {
         self.lock().publishes.last().cloned().expect("something was published")
+    }
+
+    pub(crate) fn unpublish(&self) -> v1::NodeUnpublishVolumeRequest {
+        self.lock().unpublishes.last().cloned().expect("something was unpublished")
+    }
+
+    pub(crate) fn unstage(&self) -> v1::NodeUnstageVolumeRequest {
+        self.lock().unstages.last().cloned().expect("something was unstaged")
     }
 
     pub(crate) fn expand(&self) -> v1::NodeExpandVolumeRequest {
@@ -114,7 +175,8 @@ impl Guarded {
     ) -> Result<Response<T>, Status> {
         let reply = {
             let mut book = self.doorman.lock();
-            book.calls.push(method);
+            book.calls.push((method, Instant::now()));
+            book.story.tell(method);
             book.replies.get_mut(method).and_then(VecDeque::pop_front)
         };
         match reply {
@@ -125,6 +187,10 @@ impl Guarded {
                 Err(Status::new(code, "it happened, says the doorman"))
             }
             Some(Reply::Lie) => Ok(Response::new(T::default())),
+            Some(Reply::Late(wait)) => {
+                sleep(wait).await;
+                call.await
+            }
         }
     }
 }
@@ -145,6 +211,7 @@ impl Node for Guarded {
         request: Request<v1::NodeUnstageVolumeRequest>,
     ) -> Result<Response<v1::NodeUnstageVolumeResponse>, Status> {
         let request = request.into_inner();
+        self.doorman.lock().unstages.push(request.clone());
         self.pass("unstage", async { NodeClient::new(self.channel.clone()).node_unstage_volume(request).await }).await
     }
 
@@ -162,6 +229,7 @@ impl Node for Guarded {
         request: Request<v1::NodeUnpublishVolumeRequest>,
     ) -> Result<Response<v1::NodeUnpublishVolumeResponse>, Status> {
         let request = request.into_inner();
+        self.doorman.lock().unpublishes.push(request.clone());
         let call = async { NodeClient::new(self.channel.clone()).node_unpublish_volume(request).await };
         self.pass("unpublish", call).await
     }
@@ -170,7 +238,15 @@ impl Node for Guarded {
         &self,
         request: Request<v1::NodeGetVolumeStatsRequest>,
     ) -> Result<Response<v1::NodeGetVolumeStatsResponse>, Status> {
-        NodeClient::new(self.channel.clone()).node_get_volume_stats(request.into_inner()).await
+        let request = request.into_inner();
+        let condition = {
+            let mut book = self.doorman.lock();
+            book.stats.push(request.clone());
+            book.condition.clone()
+        };
+        let mut answer = NodeClient::new(self.channel.clone()).node_get_volume_stats(request).await?;
+        answer.get_mut().volume_condition = condition;
+        Ok(answer)
     }
 
     async fn node_expand_volume(
@@ -186,6 +262,7 @@ impl Node for Guarded {
         &self,
         _: Request<v1::NodeGetCapabilitiesRequest>,
     ) -> Result<Response<v1::NodeGetCapabilitiesResponse>, Status> {
+        self.doorman.lock().questions += 1;
         NodeClient::new(self.channel.clone()).node_get_capabilities(v1::NodeGetCapabilitiesRequest {}).await
     }
 

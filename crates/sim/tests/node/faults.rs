@@ -8,6 +8,7 @@ use sim::faults::{Action, Ask, Fate, Fates, Refusal, Verdict};
 use sim::machine::{Event, HostFate};
 use tonic::Code;
 
+use crate::devices::{blocks, device_pod, until_no_device};
 use crate::driver::Reply;
 use crate::stage::{Play, Rig, play};
 
@@ -73,6 +74,18 @@ fn a_fault_at_any_request_leaves_nothing_behind_node_30() {
     }
 }
 
+/// The same with a device.
+async fn a_device_comes_and_goes(rig: &Rig) {
+    rig.volume("v", json!({"volumeMode": "Block"})).await;
+    let uid = device_pod(rig, "a").await;
+    rig.attach("v").await;
+    rig.until_ready("a").await;
+    assert!(rig.mounts().contains(&format!("{}/v/dev/{uid}", blocks()).into()));
+    rig.delete_pod("a").await;
+    rig.until_gone("a").await;
+    until_no_device(rig).await;
+}
+
 fn with_host(at: u64, fate: HostFate, seen: &Arc<AtomicU64>) -> Play {
     let seen = seen.clone();
     let script = move |event: &Event<'_>| {
@@ -89,8 +102,17 @@ fn with_host(at: u64, fate: HostFate, seen: &Arc<AtomicU64>) -> Play {
 
 #[test]
 fn a_fault_at_any_change_of_the_machine_leaves_nothing_behind_node_30() {
+    at_any_change(come_and_go);
+}
+
+#[test]
+fn a_fault_at_any_change_for_a_device_leaves_nothing_behind_node_30_9_and_17() {
+    at_any_change(a_device_comes_and_goes);
+}
+
+fn at_any_change(scenario: impl AsyncFn(&Rig) + Send + Sync) {
     let seen = Arc::new(AtomicU64::new(0));
-    play(with_host(0, HostFate::Done, &seen), come_and_go);
+    play(with_host(0, HostFate::Done, &seen), &scenario);
     let changes = seen.load(Ordering::Relaxed);
     assert!(changes > 20, "the agent changes something");
     let fates = [
@@ -103,7 +125,7 @@ fn a_fault_at_any_change_of_the_machine_leaves_nothing_behind_node_30() {
     for at in 1..=changes {
         for fate in fates {
             println!("change {at} of {changes}: {fate:?}");
-            play(with_host(at, fate, &Arc::default()), come_and_go);
+            play(with_host(at, fate, &Arc::default()), &scenario);
         }
     }
 }

@@ -95,6 +95,65 @@ fn a_device_that_was_published_when_the_agent_died_is_taken_back_node_30_9() {
     });
 }
 
+/// A local volume in block mode whose device, or whatever else is there, is at this path.
+async fn local_device(rig: &crate::stage::Rig, path: &str) {
+    let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "example.com/rack", "operator": "NotIn", "values": ["elsewhere"]}]}]}});
+    let spec = json!({"volumeMode": "Block", "csi": null, "local": {"path": path}, "nodeAffinity": affinity});
+    rig.volume("v", spec).await;
+}
+
+#[test]
+fn a_local_device_is_bound_linked_and_held_without_a_driver_and_leaves_nothing_node_17_24() {
+    play(Play::default(), async |rig| {
+        let device = sim::machine::Node::Device(sim::machine::Owner { mode: 0o660, group: 0 });
+        rig.machine.with_kernel(|kernel| kernel.make_directory("/dev".as_ref(), 0o755)).unwrap();
+        rig.machine.with_kernel(|kernel| kernel.make("/dev/disk1".as_ref(), device)).unwrap();
+        local_device(rig, "/dev/disk1").await;
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
+        let uid = rig.pod_with("p", volumes.clone(), device_pod()).await;
+        let other = rig.pod_with("q", volumes, device_pod()).await;
+        rig.until_ready("p").await;
+        rig.until_ready("q").await;
+        let map = format!("{ROOT}/plugins/kubernetes.io~local-volume/volumeDevices/v");
+        assert!(rig.exists(&format!("{ROOT}/pods/{uid}/volumeDevices/kubernetes.io~local-volume/v")), "the link");
+        assert!(rig.mounts().contains(&format!("{map}/{uid}").into()), "the bind mount");
+        assert!(rig.mounts().contains(&format!("{map}/{other}").into()), "each pod has its own");
+        assert_eq!(rig.machine.with_kernel(|kernel| kernel.loops().count()), 2, "the loop devices");
+        assert_eq!(rig.events("SuccessfulMountVolume").await.len(), 4, "node 26");
+        assert_eq!(rig.doorman.calls(), [] as [&str; 0]);
+        rig.delete_pod("p").await;
+        rig.until_gone("p").await;
+        assert!(rig.mounts().contains(&format!("{map}/{other}").into()), "a living pod keeps its device");
+        // What the agent left when it died is found by its files alone, with or without its pod (node 21, 30 #9).
+        rig.kill().await;
+        rig.machine.reboot();
+        rig.start();
+        rig.until_ready("q").await;
+        rig.kill().await;
+        rig.end_pod("q").await;
+        rig.start();
+        rig.until_clean().await;
+        assert_eq!(rig.machine.with_kernel(|kernel| kernel.loops().count()), 0);
+        rig.until("the map directory goes", async || !rig.exists(&map)).await;
+    });
+}
+
+#[test]
+fn a_local_volume_that_is_no_device_is_refused_in_block_mode_node_24() {
+    play(Play::default(), async |rig| {
+        rig.machine.with_kernel(|kernel| kernel.make_directory("/srv/data".as_ref(), 0o755)).unwrap();
+        local_device(rig, "/srv/data").await;
+        let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
+        rig.pod_with("p", volumes, device_pod()).await;
+        rig.until_said("p", "Failed").await;
+        assert!(rig.said("p").await.2.contains("no block device"), "{:?}", rig.said("p").await);
+        rig.delete_pod("p").await;
+        rig.until_gone("p").await;
+        rig.until_clean().await;
+    });
+}
+
 #[test]
 fn a_filesystem_is_no_device_and_the_other_way_round_node_5_4() {
     play(Play::default(), async |rig| {

@@ -11,7 +11,7 @@ use crate::driver::Reply;
 use crate::stage::{Play, ROOT, key, play};
 
 #[test]
-fn a_restart_does_not_touch_a_healthy_mount_node_32_10() {
+fn a_restart_does_not_touch_a_healthy_mount_node_21_and_32_10() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use api::{Key, Kind};
 use lifecycle::attach::{attachment_name, unique_name};
+use lifecycle::node::selinux::Gate;
 use node::drivers::{Drivers, Registered};
 use node::layout::Layout;
 use node::{Agent, Options};
 use runtime::client::Selection;
 use runtime::csi::{self, Driver};
-use runtime::{Client, Patch, Stop};
+use runtime::{Caches, Client, Metrics, Patch, Stop};
 use serde_json::{Value, json};
 use sim::driver::{Habits, Model, State};
 use sim::faults::{Fair, Fates};
@@ -25,6 +26,8 @@ use crate::driver::{Door, Doorman};
 
 pub(crate) const NODE: &str = "n1";
 pub(crate) const ROOT: &str = "/var/lib/kubelet";
+/// What files in containers have where SELinux is on.
+pub(crate) const FILES: &str = "system_u:object_r:container_file_t:s0";
 const GI: i64 = 1 << 30;
 
 /// How a world begins.
@@ -34,12 +37,21 @@ pub(crate) struct Play {
     pub(crate) csi_driver: Option<Value>,
     pub(crate) api: Box<dyn Fates>,
     pub(crate) host: Box<dyn HostFates>,
+    /// What becomes of requests in each later life.
+    pub(crate) again: Box<dyn Fn() -> Box<dyn Fates> + Send + Sync>,
+    /// If SELinux is on.
+    pub(crate) selinux: Option<Gate>,
+    /// How long a driver may be away before its volumes are unmounted without it.
+    pub(crate) alone_after: Option<Duration>,
 }
 
 impl Default for Play {
     fn default() -> Self {
         let csi_driver = json!({"attachRequired": false, "fsGroupPolicy": "ReadWriteOnceWithFSType"});
-        Self { habits: Habits::fair(), csi_driver: Some(csi_driver), api: Box::new(Fair), host: Box::new(Fair) }
+        let (api, host) = (Box::new(Fair), Box::new(Fair));
+        let again = Box::new(|| Box::new(Fair) as Box<dyn Fates>);
+        let (selinux, alone_after) = (None, None);
+        Self { habits: Habits::fair(), csi_driver: Some(csi_driver), api, host, again, selinux, alone_after }
     }
 }
 
@@ -77,7 +89,12 @@ pub(crate) struct Rig {
     pub(crate) doorman: Doorman,
     pub(crate) drivers: Drivers,
     registered: Arc<Mutex<Option<Registered>>>,
+    metrics: Arc<Mutex<Option<Metrics>>>,
+    gate: Gate,
+    /// What the agent that runs keeps of the cluster.
+    caches: Mutex<Option<Caches>>,
     life: watch::Sender<Life>,
+    alone_after: Option<Duration>,
     journal: Journal,
 }
 
@@ -86,6 +103,10 @@ struct BoxedHost(Box<dyn HostFates>);
 impl HostFates for BoxedHost {
     fn call(&mut self, event: &sim::machine::Event<'_>) -> sim::machine::HostFate {
         self.0.call(event)
+    }
+
+    fn takes(&mut self) -> Duration {
+        self.0.takes()
     }
 }
 
@@ -103,10 +124,13 @@ impl Fates for BoxedApi {
 
 /// Plays a scenario.
 pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
-    let Play { habits, csi_driver, api, host } = play;
+    let Play { habits, csi_driver, api, host, again, selinux, alone_after } = play;
     let played = simulate(Seed(1), Setup::default(), async |world: World| {
         let desk = world.component("user", Fair);
         let machine = Machine::new(&world, NODE);
+        if selinux.is_some() {
+            machine.with_selinux(FILES);
+        }
         let model = Model::new(&world, habits, State::new(&[""], 1000 * GI));
         let side = model.on(&machine, None);
         let doorman = Doorman::default();
@@ -117,7 +141,11 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
             doorman: doorman.clone(),
             drivers: Drivers::default(),
             registered: Arc::default(),
+            metrics: Arc::default(),
+            gate: selinux.unwrap_or_default(),
+            caches: Mutex::default(),
             life: watch::Sender::new(Life::Runs),
+            alone_after,
             journal: world.journal().clone(),
         };
         rig.create(Kind::NODE, json!({"metadata": {"name": NODE}})).await;
@@ -125,7 +153,7 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
             rig.create(Kind::CSI_DRIVER, json!({"metadata": {"name": model.name()}, "spec": spec})).await;
         }
         let door = Door { model, side, doorman };
-        let agent = lives(&world, &rig, door, (BoxedApi(api), BoxedHost(host)));
+        let agent = lives(&world, &rig, door, (BoxedApi(api), BoxedHost(host), &again));
         tokio::select! {
             biased;
             () = agent => unreachable!("an agent that crashed starts again"),
@@ -135,21 +163,30 @@ pub(crate) fn play(play: Play, scenario: impl AsyncFnOnce(&Rig) + Send) {
     played.expect("a world can be made");
 }
 
-/// One life of the agent after the other: faults in the first one, none in the next ones.
-async fn lives(world: &World, rig: &Rig, door: Door, (api, host): (BoxedApi, BoxedHost)) {
+/// One life of the agent after the other, each with its own faults; those of the machine only in the first one.
+async fn lives(
+    world: &World,
+    rig: &Rig,
+    door: Door,
+    (api, host, again): (BoxedApi, BoxedHost, &(dyn Fn() -> Box<dyn Fates> + Send + Sync)),
+) {
     let mut component = world.component("agent", api);
     let mut model_host = ModelHost::new(&rig.machine, &component, host);
     for number in 1.. {
         let process = Process::new(world, &component, number);
         let context = process.context.clone();
-        let options = csi::Options { node: true, ..csi::Options::default() };
+        let options = csi::Options::on_node();
         let driver = Driver::new(door.clone(), options, &context.metrics);
         let registered =
             Registered { name: rig.model.name().to_owned(), driver: driver.clone(), node_id: NODE.to_owned() };
         rig.drivers.insert(registered.clone());
         *rig.registered.lock().expect("nobody panics with it") = Some(registered);
         let layout = Layout::new(ROOT).expect("a good path");
-        let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), Options::new(NODE, layout));
+        *rig.metrics.lock().expect("nobody panics with it") = Some(context.metrics.clone());
+        let options = Options { selinux: rig.gate, alone_after: rig.alone_after, ..Options::new(NODE, layout) };
+        node::agent::narrow(&context.caches, NODE);
+        *rig.caches.lock().expect("nobody panics with it") = Some(context.caches.clone());
+        let agent = Agent::new(&context, Arc::new(model_host), rig.drivers.clone(), options);
         let never = Stop::never();
         let work = async {
             tokio::select! {
@@ -166,12 +203,18 @@ async fn lives(world: &World, rig: &Rig, door: Door, (api, host): (BoxedApi, Box
         };
         assert!(!matches!(ended, Some(Ended::Finished(()))), "an agent does not end by itself");
         let _ = life.wait_for(|life| *life == Life::Runs).await;
-        component = world.component("agent", Fair);
+        component = world.component("agent", BoxedApi(again()));
         model_host = ModelHost::new(&rig.machine, &component, Fair);
     }
 }
 
 impl Rig {
+    /// How many objects of a kind the agent keeps.
+    pub(crate) fn kept<T: api::Object>(&self) -> usize {
+        let caches = self.caches.lock().expect("nobody panics with it");
+        caches.as_ref().map_or(0, |caches| caches.of::<T>().len())
+    }
+
     /// Kills the agent, as a crash does.
     pub(crate) async fn kill(&self) {
         self.life.send_replace(Life::Dead);
@@ -183,6 +226,12 @@ impl Rig {
         self.life.send_replace(Life::Runs);
     }
 
+    /// What a scraper reads of the agent.
+    pub(crate) fn metrics(&self) -> String {
+        let metrics = self.metrics.lock().expect("nobody panics with it").clone();
+        metrics.expect("the agent has lived").encode()
+    }
+
     /// The driver goes from the machine, and comes back.
     pub(crate) fn unregister(&self) {
         self.drivers.remove(self.model.name());
@@ -191,6 +240,18 @@ impl Rig {
     pub(crate) fn register(&self) {
         let registered = self.registered.lock().expect("nobody panics with it").clone().expect("it was registered");
         self.drivers.insert(registered);
+    }
+
+    /// Lets the driver stand for one of another name, too.
+    pub(crate) fn register_as(&self, name: &str) {
+        let registered = self.registered.lock().expect("nobody panics with it").clone().expect("it was registered");
+        self.drivers.insert(Registered { name: name.to_owned(), ..registered });
+    }
+
+    /// A file of the machine.
+    pub(crate) fn read(&self, path: &str) -> String {
+        let read = self.machine.with_kernel(|kernel| kernel.read(path.as_ref()));
+        String::from_utf8(read.expect("it answers").expect("it is there")).expect("text")
     }
 
     pub(crate) async fn create(&self, kind: Kind, mut body: Value) -> Value {
@@ -219,6 +280,32 @@ impl Rig {
 
     pub(crate) async fn delete_pod(&self, name: &str) {
         let deleted = self.client.delete::<api::Pod>(&key(name), &Default::default()).await;
+        deleted.expect("the server takes it");
+    }
+
+    /// Takes a PersistentVolume out of the cluster, whoever protects it, as somebody who restores a backup does. Gives what
+    /// makes it again.
+    pub(crate) async fn take_volume(&self, name: &str) -> Value {
+        let key = Key::cluster(name);
+        let volume = self.get(Kind::VOLUME, &key).await.expect("the volume is there");
+        self.patch(Kind::VOLUME, &key, json!({"metadata": {"finalizers": null}})).await;
+        let deleted = self.client.delete_now::<api::Volume>(&key, &Default::default()).await;
+        deleted.expect("the server takes it");
+        json!({"metadata": {"name": name}, "spec": volume["spec"]})
+    }
+
+    pub(crate) async fn delete_node(&self) {
+        let deleted = self.client.delete_now::<api::Node>(&Key::cluster(NODE), &Default::default()).await;
+        deleted.expect("the server takes it");
+    }
+
+    pub(crate) async fn delete_driver(&self) {
+        let deleted = self.client.delete::<api::CsiDriver>(&Key::cluster(self.model.name()), &Default::default()).await;
+        deleted.expect("the server takes it");
+    }
+
+    pub(crate) async fn delete_attachment(&self, name: &str) {
+        let deleted = self.client.delete::<api::Attachment>(&Key::cluster(name), &Default::default()).await;
         deleted.expect("the server takes it");
     }
 
@@ -292,7 +379,9 @@ impl Rig {
                     "volumeAttributes": {"flavour": "plain"}},
         });
         for (key, value) in members.as_object().into_iter().flatten() {
-            if key == "csi" {
+            if value.is_null() {
+                spec.as_object_mut().expect("an object").remove(key);
+            } else if key == "csi" {
                 for (key, value) in value.as_object().into_iter().flatten() {
                     spec["csi"][key] = value.clone();
                 }
@@ -372,7 +461,7 @@ impl Rig {
         self.machine.with_kernel(|kernel| kernel.look(path.as_ref()).is_ok_and(|found| found.is_some()))
     }
 
-    fn children(&self, path: &str) -> usize {
+    pub(crate) fn children(&self, path: &str) -> usize {
         self.machine.with_kernel(|kernel| kernel.list(path.as_ref())).map_or(0, |entries| entries.len())
     }
 
@@ -390,7 +479,12 @@ impl Rig {
 
     /// Attaches a volume, as the controllers do: only once the node says that it uses it.
     pub(crate) async fn attach(&self, volume: &str) {
-        let unique = unique_name(self.model.name(), volume);
+        self.attach_as(self.model.name(), volume).await;
+    }
+
+    /// The same under another name of the driver.
+    pub(crate) async fn attach_as(&self, driver: &str, volume: &str) {
+        let unique = unique_name(driver, volume);
         let node = Key::cluster(NODE);
         self.until(&format!("{volume} is reported in use"), async || {
             let node = self.get(Kind::NODE, &node).await.expect("the node is there");
@@ -406,8 +500,8 @@ impl Rig {
             };
             state.publish(&request, &Habits::fair()).expect("it can be published")
         });
-        let name = attachment_name(self.model.name(), volume, NODE);
-        let spec = json!({"attacher": self.model.name(), "nodeName": NODE, "source": {"persistentVolumeName": volume}});
+        let name = attachment_name(driver, volume, NODE);
+        let spec = json!({"attacher": driver, "nodeName": NODE, "source": {"persistentVolumeName": volume}});
         self.create(Kind::ATTACHMENT, json!({"metadata": {"name": name}, "spec": spec})).await;
         let attached = json!({"attached": true, "attachmentMetadata": given.publish_context});
         self.patch_status(Kind::ATTACHMENT, &Key::cluster(&name), attached).await;

@@ -169,7 +169,7 @@ impl Rig {
     /// What the journal holds, by claim.
     pub(crate) async fn intents(&self) -> Vec<(String, String)> {
         let labels = Some(label::INTENTS.text().to_owned());
-        let selection = Selection { namespace: Some(NAMESPACE.to_owned()), labels, fields: None };
+        let selection = Selection { namespace: Some(NAMESPACE.to_owned()), labels, ..Selection::default() };
         let pages = self
             .user
             .list::<ConfigMap>(Kind::CONFIG_MAP, &selection, 0, None)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::keys::annotation;
 use api::{Key, Kind};
 use serde_json::json;
 use tokio::time::sleep;
@@ -33,7 +34,25 @@ fn node_31_15_entries_of_an_earlier_life_go_after_the_grace_and_not_before_at_ev
 }
 
 #[test]
-fn node_4_2_a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
+fn node_4_2_a_csinode_names_the_plugins_whose_volumes_go_through_drivers() {
+    play(&registry(), async |stage: &Stage| {
+        let node = stage.user.node(json!({})).await;
+        // One that an agent made which translated nothing.
+        stage.user.create(Kind::CSI_NODE, csi_node(&node["metadata"]["uid"], json!([]))).await;
+        let named = async || {
+            let csi_node = stage.user.our(Kind::CSI_NODE).await;
+            let named = csi_node["metadata"]["annotations"][annotation::MIGRATED_PLUGINS.text()].clone();
+            named.as_str().unwrap_or_default().to_owned()
+        };
+        stage.user.until("they are named", async || !named().await.is_empty()).await;
+        let short = ["aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume"];
+        let full = short.map(|name| format!("{}{name}", api::keys::provisioner::IN_TREE_PREFIX));
+        assert_eq!(named().await, full.join(","), "sorted");
+    });
+}
+
+#[test]
+fn node_4_2_30_20_a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
     at_every_request(&registry(), async |stage: &Stage| {
         let node = stage.user.node(json!({})).await;
         let stranger = csi_node(&json!("00000000-0000-0000-0000-000000000001"), json!([{"name": "s", "nodeID": "x"}]));
@@ -44,6 +63,30 @@ fn node_4_2_a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
             csi_node["metadata"]["ownerReferences"][0]["uid"] == uid && stage.user.listed().await.is_empty()
         };
         stage.user.until("it is ours", ours).await;
+    });
+}
+
+#[test]
+fn node_4_4_a_volume_without_a_slot_has_the_limit_read_again_at_once_if_it_is_followed() {
+    play(&registry(), async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        let driver = stage.shelf.driver("d", ENDPOINT);
+        driver.with().limit = 7;
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        stage.user.until("registered", async || socket.is_registered()).await;
+        let count = async || stage.user.our(Kind::CSI_NODE).await["spec"]["drivers"][0]["allocatable"]["count"].clone();
+        driver.with().limit = 5;
+        stage.drivers().had_no_slot("d");
+        stage.drivers().had_no_slot("nobody");
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(count().await, 7, "without a period nothing is followed");
+        let spec = json!({"nodeAllocatableUpdatePeriodSeconds": 3600});
+        stage.user.create(Kind::CSI_DRIVER, json!({"metadata": {"name": "d"}, "spec": spec})).await;
+        sleep(Duration::from_secs(5)).await;
+        stage.drivers().had_no_slot("d");
+        let begun = tokio::time::Instant::now();
+        stage.user.until("CSINode says so", async || count().await == 5).await;
+        assert!(begun.elapsed() < Duration::from_secs(60), "long before the period is over");
     });
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct DriverState {
     pub(crate) node_id: String,
     pub(crate) topology: BTreeMap<String, String>,
     pub(crate) limit: i64,
+    /// How long NodeGetInfo takes.
+    pub(crate) slow: Duration,
     /// What NodeGetInfo fails with, as often as there are codes.
     pub(crate) failing: VecDeque<Code>,
 }
@@ -46,6 +48,8 @@ pub(crate) struct Socket {
     pub(crate) deaf: Arc<Mutex<u32>>,
     /// So many calls of NotifyRegistrationStatus fail.
     pub(crate) forgetful: Arc<Mutex<u32>>,
+    /// How long it takes to hear that it is registered.
+    pub(crate) slow: Arc<Mutex<Duration>>,
     log: Log,
 }
 
@@ -86,6 +90,7 @@ impl Shelf {
             node_id: "machine-7".to_owned(),
             topology: BTreeMap::new(),
             limit: 0,
+            slow: Duration::ZERO,
             failing: VecDeque::new(),
         };
         let driver = Driver { state: Arc::new(Mutex::new(state)), up: watch::Sender::new(true), log: self.log.clone() };
@@ -100,6 +105,7 @@ impl Shelf {
             told: Arc::default(),
             deaf: Arc::default(),
             forgetful: Arc::default(),
+            slow: Arc::default(),
             log: self.log.clone(),
         };
         let mut shelves = self.shelves();
@@ -224,6 +230,8 @@ impl Registration for Socket {
     ) -> Result<Response<RegistrationStatusResponse>, Status> {
         let status = request.into_inner();
         self.log.lock().expect("nobody panicked").push(format!("Notify({})", status.plugin_registered));
+        let slow = *self.slow.lock().expect("nobody panicked");
+        tokio::time::sleep(slow).await;
         let mut forgetful = self.forgetful.lock().expect("nobody panicked");
         if *forgetful > 0 {
             *forgetful -= 1;
@@ -263,6 +271,8 @@ impl Node for Driver {
         _: Request<v1::NodeGetInfoRequest>,
     ) -> Result<Response<v1::NodeGetInfoResponse>, Status> {
         self.log.lock().expect("nobody panicked").push("NodeGetInfo".to_owned());
+        let slow = self.with().slow;
+        tokio::time::sleep(slow).await;
         let mut state = self.with();
         if let Some(code) = state.failing.pop_front() {
             return Err(Status::new(code, "the driver is not in the mood"));

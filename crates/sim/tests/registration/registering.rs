@@ -1,4 +1,4 @@
-//! One socket after another: spec node 3.3 to 3.5, 31 #11 #14 #31, 32 #1 to #4.
+//! One socket after another: spec node 3.3 to 3.5, 30 #17 to #21, 31 #11 #14 #31, 32 #1 to #4.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,7 +99,7 @@ fn node_31_14_a_registrar_that_restarts_is_not_missed_by_anybody() {
 }
 
 #[test]
-fn node_3_2_a_socket_made_again_is_registered_again_and_its_backoff_starts_anew_31_11() {
+fn node_3_2_3_3_30_17_a_socket_made_again_is_registered_again_and_its_backoff_starts_anew_31_11() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let driver = zone(stage, "d", ENDPOINT);
@@ -206,7 +206,7 @@ fn node_31_31_a_registrar_that_is_slow_to_start_costs_no_backoff() {
 }
 
 #[test]
-fn node_3_4_a_plugin_that_does_not_hear_that_it_is_registered_is_not() {
+fn node_3_4_30_19_a_plugin_that_does_not_hear_that_it_is_registered_is_not() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         stage.shelf.driver("d", ENDPOINT);
@@ -216,6 +216,97 @@ fn node_3_4_a_plugin_that_does_not_hear_that_it_is_registered_is_not() {
         assert!(stage.drivers().get("d").is_none());
         stage.user.until("registered", async || socket.is_registered()).await;
         assert!(stage.drivers().get("d").is_some());
+    });
+}
+
+#[test]
+fn node_30_18_a_socket_that_goes_while_its_driver_is_asked_is_not_registered() {
+    play(&registry(), async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        let driver = zone(stage, "d", ENDPOINT);
+        driver.with().slow = Duration::from_secs(60);
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        stage.user.until("the driver is asked", async || stage.writes("NodeGetInfo") == 1).await;
+        stage.shelf.take(SOCKET);
+        sleep(Duration::from_secs(300)).await;
+        assert!(stage.drivers().names().is_empty() && stage.user.listed().await.is_empty(), "{:?}", stage.log());
+        assert!(!socket.is_registered() && stage.writes("Notify(true)") == 0);
+    });
+}
+
+#[test]
+fn node_30_18_a_socket_that_goes_while_it_is_told_is_deregistered_after_the_grace() {
+    play(&registry(), async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        zone(stage, "d", ENDPOINT);
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        *socket.slow.lock().expect("nobody panicked") = Duration::from_secs(3);
+        stage.user.until("it is being told", async || stage.writes("Notify(true)") == 1).await;
+        stage.shelf.take(SOCKET);
+        stage.user.until("nobody is left", async || stage.user.listed().await.is_empty()).await;
+        assert!(stage.drivers().names().is_empty());
+    });
+}
+
+#[test]
+fn node_1_3_4_a_plugin_that_needs_more_than_five_seconds_to_hear_it_is_not_registered() {
+    play(&registry(), async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        zone(stage, "d", ENDPOINT);
+        let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));
+        *socket.slow.lock().expect("nobody panicked") = Duration::from_secs(6);
+        stage.user.until("it is being told", async || stage.writes("Notify(true)") == 1).await;
+        sleep(Duration::from_secs(4)).await;
+        assert!(stage.drivers().get("d").is_some(), "it is usable while it is told");
+        sleep(Duration::from_millis(1_200)).await;
+        assert!(stage.drivers().get("d").is_none(), "node 30 #19");
+        *socket.slow.lock().expect("nobody panicked") = Duration::ZERO;
+        let done = async || socket.is_registered() && stage.drivers().get("d").is_some();
+        stage.user.until("registered", done).await;
+    });
+}
+
+/// Somebody else is faster, this many times.
+struct Contested(u32);
+
+impl Fates for Contested {
+    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
+        match ask.action == Action::Update && self.0 > 0 {
+            true => {
+                self.0 -= 1;
+                Fate::Refused(Refusal::Conflict).into()
+            }
+            false => Fate::Answered.into(),
+        }
+    }
+}
+
+#[test]
+fn node_30_21_many_drivers_at_once_are_all_announced_however_often_others_are_faster() {
+    let log = Log::default();
+    play_with(&registry(), Contested(9), &log, async |stage: &Stage| {
+        stage.user.node(json!({})).await;
+        let names: Vec<String> = (10..30).map(|number| format!("d{number}")).collect();
+        let mut sockets = Vec::new();
+        for name in &names {
+            let endpoint = format!("/csi/{name}.sock");
+            let driver = stage.shelf.driver(name, &endpoint);
+            driver.with().topology.insert(format!("example.com/{name}"), "a".to_owned());
+            sockets.push(stage.shelf.offer(&format!("/reg/{name}-reg.sock"), info(name, &endpoint)));
+        }
+        stage.user.until("all are registered", async || sockets.iter().all(|socket| socket.is_registered())).await;
+        let mut listed = stage.user.listed().await;
+        listed.sort();
+        assert_eq!(listed, names);
+        let node = stage.user.our(Kind::NODE).await;
+        let ids: serde_json::Value =
+            serde_json::from_str(node["metadata"]["annotations"][annotation::NODE_IDS.text()].as_str().expect("ids"))
+                .expect("JSON");
+        for name in &names {
+            assert_eq!(ids[name], "machine-7");
+            assert_eq!(node["metadata"]["labels"][format!("example.com/{name}")], "a");
+        }
+        assert!(sockets.iter().all(|socket| socket.refusals().is_empty()), "nobody is refused for it");
     });
 }
 
@@ -248,7 +339,7 @@ fn node_23_without_the_api_server_drivers_are_used_and_a_registration_waits() {
 }
 
 #[test]
-fn node_4_2_without_a_node_a_registration_waits_and_a_new_node_gets_its_own_csinode() {
+fn node_4_2_30_20_without_a_node_a_registration_waits_and_a_new_node_gets_its_own_csinode() {
     play(&registry(), async |stage: &Stage| {
         stage.shelf.driver("d", ENDPOINT);
         let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));

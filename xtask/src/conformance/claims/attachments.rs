@@ -34,8 +34,8 @@ pub(super) struct Attachments<'a> {
     pub(super) socket: &'a Path,
     pub(super) kubeconfig: &'a Path,
     pub(super) folder: &'a Path,
-    /// csi-attacher, if somebody built it.
-    pub(super) attacher: Option<&'a PathBuf>,
+    /// csi-attacher, or why there is none.
+    pub(super) attacher: Result<&'a PathBuf, &'a anyhow::Error>,
 }
 
 impl Attachments<'_> {
@@ -50,8 +50,8 @@ impl Attachments<'_> {
         self.post(VOLUMES, &volume).await?;
         let mut turns = vec![(Hand::Ours, Hand::Ours)];
         match self.attacher {
-            Some(_) => turns.extend([(Hand::Ours, Hand::Theirs), (Hand::Theirs, Hand::Ours)]),
-            None => println!("csi-attacher is not compared with: no --attacher was given"),
+            Ok(_) => turns.extend([(Hand::Ours, Hand::Theirs), (Hand::Theirs, Hand::Ours)]),
+            Err(why) => println!("skipped: turns with csi-attacher: {why:#}"),
         }
         for (attaching, detaching) in turns {
             self.turn(attaching, detaching).await.with_context(|| format!("{attaching:?}, then {detaching:?}"))?;
@@ -78,8 +78,8 @@ impl Attachments<'_> {
         let Self { orlop, kubeconfig, socket, folder, .. } = self;
         let mut program = match (hand, self.attacher) {
             (Hand::Ours, _) => Beside::sidecar(orlop, kubeconfig, socket, folder)?,
-            (Hand::Theirs, Some(attacher)) => Beside::attacher(attacher, kubeconfig, socket, folder)?,
-            (Hand::Theirs, None) => bail!("no --attacher was given"),
+            (Hand::Theirs, Ok(attacher)) => Beside::attacher(attacher, kubeconfig, socket, folder)?,
+            (Hand::Theirs, Err(why)) => bail!("{why:#}"),
         };
         let done = tokio::select! {
             done = self.until(what, is) => done,

@@ -8,12 +8,9 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::conformance::golang::Go;
-use crate::conformance::{Driver, Launch};
+use crate::conformance::{Driver, Launch, peers};
 use crate::kubernetes::{Client, Question};
 
-/// The last release that has the mock driver as a program.
-const MOCK: (&str, &str) = ("github.com/kubernetes-csi/csi-test/v4", "v4.0.2");
-const HOST_PATH: (&str, &str) = ("github.com/kubernetes-csi/csi-driver-host-path", "v1.17.0");
 /// The node that the drivers run on.
 pub(super) const NODE: &str = "claims";
 /// Claims that a driver serves.
@@ -44,18 +41,10 @@ impl Kind {
 
     /// Builds the driver from its Go module, or takes the one given. An error says why there is none.
     pub(super) fn find(self, go: &Go, hostpath: Option<&Path>) -> anyhow::Result<Foreign> {
-        let (module, package, file) = match (self, hostpath) {
-            (Self::HostPath, Some(program)) => return Ok(Foreign { kind: self, program: program.to_owned() }),
-            (Self::HostPath, None) => (HOST_PATH, "./cmd/hostpathplugin", "hostpathplugin"),
-            (Self::Mock, _) => (MOCK, "./cmd/mock-driver", "mock-driver"),
+        let program = match self {
+            Self::HostPath => peers::HOST_PATH.find(go, hostpath)?,
+            Self::Mock => peers::MOCK.find(go, None)?,
         };
-        let source = go.module(module.0, module.1)?;
-        let folder = crate::target().join("conformance/bin");
-        std::fs::create_dir_all(&folder)?;
-        let program = folder.join(file);
-        // The host-path driver does not answer who it is unless it was built with a version.
-        let flags = ["-ldflags".to_owned(), format!("-X main.version={}", module.1)];
-        go.build_with(&source, &flags, package, &program)?;
         Ok(Foreign { kind: self, program })
     }
 }

@@ -14,7 +14,7 @@ use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
 use super::golang::Go;
-use super::{Profile, build};
+use super::{Profile, build, peers};
 use crate::disk::Scratch;
 use crate::kubernetes::{Beside, Client, Program, Programs};
 use crate::report::{Ending, Report};
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// A host-path driver that somebody built; its Go module cannot be had everywhere.
     #[arg(long, value_name = "PROGRAM")]
     hostpath: Option<PathBuf>,
-    /// A csi-attacher that somebody built, to attach and detach in turn with ours; it cannot be had as a Go module.
+    /// A csi-attacher that somebody built, to attach and detach in turn with ours; its Go module cannot be had everywhere.
     #[arg(long, value_name = "PROGRAM")]
     attacher: Option<PathBuf>,
     /// A folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler, already built.
@@ -80,7 +80,8 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
         Some(program) => program.clone(),
         None => build(Profile::Checked).await?,
     };
-    let suite = Suite { programs, orlop, scenario: args.scenario.clone(), attacher: args.attacher.clone() };
+    let attacher = peers::ATTACHER.find(go, args.attacher.as_deref());
+    let suite = Suite { programs, orlop, scenario: args.scenario.clone(), attacher };
     let wanted = |name: &str| args.only.as_ref().is_none_or(|part| name.contains(part));
     for loops in [Loops::Ours, Loops::Theirs].into_iter().filter(|loops| wanted(loops.name())) {
         let section = Report::begin(loops.name());
@@ -102,7 +103,7 @@ struct Suite {
     programs: Programs,
     orlop: PathBuf,
     scenario: Option<String>,
-    attacher: Option<PathBuf>,
+    attacher: anyhow::Result<PathBuf>,
 }
 
 impl Suite {
@@ -117,7 +118,7 @@ impl Suite {
         let done = tokio::select! {
             done = self.cargo_test(loops, &server.kubeconfig) => done,
             died = server.plane.died() => Err(died),
-            died = any_died(&mut beside) => Err(died),
+            died = super::any_died(&mut beside) => Err(died),
         };
         for program in beside {
             program.stop().await?;
@@ -171,7 +172,7 @@ impl Suite {
             done = foreign.claims(&self.orlop, &server.kubeconfig) => done,
             died = server.plane.died() => Err(died),
             died = driver.died() => Err(died),
-            died = any_died(&mut beside) => Err(died),
+            died = super::any_died(&mut beside) => Err(died),
         };
         done?;
         let after = foreign::volumes(&self.orlop, &driver.socket).await?;
@@ -181,10 +182,4 @@ impl Suite {
         server.plane.stop().await?;
         if before == after { Ok(()) } else { bail!("the driver had {before} volumes before, and has {after} now") }
     }
-}
-
-/// Ends only if one of the programs does.
-async fn any_died(programs: &mut [Beside]) -> anyhow::Error {
-    let deaths = programs.iter_mut().map(|program| Box::pin(program.died()));
-    futures_util::future::select_all(deaths).await.0
 }

@@ -112,14 +112,15 @@ impl Profile {
 
 /// Builds the program. The simulator is built with it: what both stand on is then built once.
 pub(crate) async fn build(profile: Profile) -> anyhow::Result<PathBuf> {
-    let packages: &[&str] = match profile {
-        Profile::Checked => &["orlop", "orlop-sim"],
-        Profile::Dist => &["orlop"],
+    let arguments = match profile {
+        Profile::Checked => {
+            vec!["build", "--bins", "--profile", profile.name(), "--package", "orlop", "--package", "orlop-sim"]
+        }
+        Profile::Dist => crate::dist::arguments(),
     };
     let profile = profile.name();
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--bins", "--profile", profile]).current_dir(crate::root()).kill_on_drop(true);
-    cargo.args(packages.iter().flat_map(|package| ["--package", package]));
+    cargo.args(arguments).current_dir(crate::root()).kill_on_drop(true);
     let status = cargo.status().await?;
     if !status.success() {
         bail!("cargo build --profile {profile}: {status}");

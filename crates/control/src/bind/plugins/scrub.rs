@@ -142,7 +142,7 @@ impl Scrubber {
     async fn mirror(&self, pod: &Meta, volume: &Volume) -> Infallible {
         let namespace = pod.key.namespace().map(str::to_owned);
         let fields = Some(format!("involvedObject.uid={}", pod.uid));
-        let events = Cache::<PodEvent>::new(Selection { namespace, labels: None, fields });
+        let events = Cache::<PodEvent>::new(Selection { namespace, fields, ..Selection::default() });
         let (recorder, volume) = (self.recorder.clone(), volume.clone());
         events.subscribe(move |change| {
             if let Some(event) = change.after() {

@@ -53,7 +53,7 @@ impl Owner {
             None => format!("!{}", label::INTENTS_INSTANCE),
         };
         let labels = format!("{}={},{instance}", label::INTENTS, self.label);
-        Selection { namespace: Some(self.namespace.clone()), labels: Some(labels), fields: None }
+        Selection { namespace: Some(self.namespace.clone()), labels: Some(labels), ..Selection::default() }
     }
 
     pub(super) fn key(&self, name: &str) -> Key {

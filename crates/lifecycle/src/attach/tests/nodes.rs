@@ -1,11 +1,12 @@
 //! What a node is told, and what leaves it, in which order: 6.7, D7 to D10.
 
 use api::{AttachedVolume, Attachment, Node};
+use serde_json::json;
 
 use super::super::hold::Need;
-use super::super::node::{Action, Freshness, Seen, View, decide};
+use super::super::node::{Action, Freshness, Pace, Seen, View, decide};
 use super::super::{Evidence, Hold, unique_name};
-use super::{State, attachment, node, rules, tainted, unique};
+use super::{State, attachment, node, read, rules, tainted, unique};
 use crate::Lookup;
 
 fn plan(node: Lookup<'_, Node>, freshness: Freshness, attachments: &[(&Attachment, Need)]) -> Vec<Action> {
@@ -25,7 +26,15 @@ fn plan(node: Lookup<'_, Node>, freshness: Freshness, attachments: &[(&Attachmen
 
 fn told(handles: &[&str]) -> Action {
     let entry = |handle: &&str| AttachedVolume { name: unique(handle).into(), device_path: "".into() };
-    Action::Report(handles.iter().map(entry).collect())
+    Action::Report { list: handles.iter().map(entry).collect(), pace: Pace::Now }
+}
+
+/// The same, but it may wait for more.
+fn told_soon(handles: &[&str]) -> Action {
+    match told(handles) {
+        Action::Report { list, .. } => Action::Report { list, pace: Pace::Soon },
+        other => other,
+    }
 }
 
 #[test]
@@ -33,7 +42,7 @@ fn only_what_is_confirmed_is_reported_i13_weakness_50a() {
     let here = node("a", "True", &[], &[]);
     let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Coming));
     let actions = plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted), (&w, Need::Wanted)]);
-    assert_eq!(actions, [told(&["v"])]);
+    assert_eq!(actions, [told_soon(&["v"])]);
     let knows = node("a", "True", &[], &["v"]);
     assert!(plan(Lookup::Found(&knows), Freshness::Cached, &[(&v, Need::Wanted), (&w, Need::Wanted)]).is_empty());
 }
@@ -108,7 +117,7 @@ fn paths_and_other_plugins_entries_stay_as_they_are_weakness_32() {
     let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Attached));
     let actions = plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted), (&w, Need::Wanted)]);
     let w = AttachedVolume { name: unique("w").into(), device_path: "".into() };
-    assert_eq!(actions, [Action::Report(vec![foreign, with_path, w])]);
+    assert_eq!(actions, [Action::Report { list: vec![foreign, with_path, w], pace: Pace::Now }]);
 }
 
 #[test]
@@ -124,4 +133,30 @@ fn a_node_that_attaches_by_itself_is_told_nothing_6_1() {
     let mut own = node("a", "True", &[], &[]);
     own.meta.annotations = Default::default();
     assert!(plan(Lookup::Found(&own), Freshness::Live, &[(&v, Need::Wanted)]).is_empty());
+}
+
+#[test]
+fn news_waits_only_while_more_of_it_is_on_its_way_weakness_43() {
+    let here = node("a", "True", &[], &[]);
+    let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Coming));
+    let both = |w: &Attachment, need| plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted), (w, need)]);
+    assert_eq!(both(&w, Need::Wanted), [told_soon(&["v"])]);
+    let mut failing = w.clone();
+    failing.attach_error = read(json!({"message": "no", "time": null}));
+    assert_eq!(both(&failing, Need::Wanted), [told(&["v"])], "nobody knows when it comes");
+    assert_eq!(both(&attachment("w", "a", State::Attached), Need::Wanted), [told(&["v", "w"])]);
+    assert_eq!(both(&attachment("w", "a", State::Leaving), Need::Unwanted), [told(&["v"])]);
+}
+
+#[test]
+fn what_comes_before_a_detach_never_waits_6_7_race_31() {
+    let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Attached));
+    let coming = attachment("x", "a", State::Coming);
+    let all = [(&v, Need::Wanted), (&w, Need::Unwanted), (&coming, Need::Wanted)];
+    // It has to be taken off the list.
+    let listed = node("a", "True", &[], &["w"]);
+    assert_eq!(plan(Lookup::Found(&listed), Freshness::Cached, &all), [told(&["v"])]);
+    // It is not on the list, but goes: the report is before it.
+    let unlisted = node("a", "True", &[], &[]);
+    assert_eq!(plan(Lookup::Found(&unlisted), Freshness::Cached, &all), [told(&["v"])]);
 }

@@ -272,3 +272,80 @@ fn another_drivers_attachment_is_not_ours_3_3() {
     let world = world().with(|world| world.attachment["spec"]["attacher"] = json!("other.example.com"));
     assert!(world.decide().is_rest() && world.deleted().decide().is_rest());
 }
+
+/// The volume is in the cache only, and nobody holds it.
+fn unread() -> World {
+    world().with(|world| {
+        let read = std::mem::replace(&mut world.volume, Err(NotRead));
+        world.cached = read.ok().flatten();
+        change(world, |volume| volume["metadata"]["finalizers"] = json!(null));
+    })
+}
+
+/// Changes what the cache holds of the volume.
+fn change(world: &mut World, change: impl FnOnce(&mut Value)) {
+    change(world.cached.as_mut().unwrap());
+}
+
+#[test]
+fn a_volume_that_is_not_guarded_need_not_be_read_first_3_6_step_3() {
+    assert_eq!(unread().action(), Some(Action::GuardVolume), "the answer to that write is the volume");
+    let read = Some(Action::ReadVolume { name: "v".to_owned() });
+    for speaks_against in [
+        json!({"metadata": {"finalizers": [FINALIZER]}}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}}),
+        json!({"spec": {"csi": {"driver": "other.example.com"}}}),
+        json!({"spec": {"accessModes": ["ReadWriteOncePod", "ReadWriteMany"]}}),
+        json!({"spec": {"csi": {"controllerPublishSecretRef": {"name": "keys", "namespace": "ns"}}}}),
+    ] {
+        let world = unread().with(|world| change(world, |volume| merge(volume, &speaks_against)));
+        assert_eq!(world.action(), read, "{speaks_against}");
+    }
+    assert_eq!(unread().with(|world| world.node = Err(NotRead)).action(), read);
+    assert_eq!(unread().with(|world| world.cached = None).action(), read);
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match from {
+        Value::Object(members) => members.iter().for_each(|(key, value)| merge(&mut into[key], value)),
+        other => *into = other.clone(),
+    }
+}
+
+/// What whoever makes the attachment of the cached volume may write on it.
+fn foreseen(world: &World) -> Option<Target> {
+    let volume: Volume = serde_json::from_value(world.cached.clone()?).unwrap();
+    let node: CsiNode = serde_json::from_value(world.node.as_ref().ok()?.clone()?).unwrap();
+    Target::foreseen(&volume, &node, &world.attacher, &world.has)
+}
+
+#[test]
+fn what_is_written_on_a_new_attachment_is_what_the_attacher_would_write_3_4_3_6_step_9() {
+    assert_eq!(foreseen(&unread()), Some(target()));
+    let secretive = unread().with(|world| {
+        let secret = json!({"name": "keys", "namespace": "ns"});
+        change(world, |volume| volume["spec"]["csi"]["controllerPublishSecretRef"] = secret);
+    });
+    assert_eq!(foreseen(&secretive), Some(Target { secret: Some(keys()), ..target() }));
+    let noted: Vec<Option<String>> =
+        foreseen(&secretive).unwrap().annotations().into_iter().map(|(_, value)| value).collect();
+    assert_eq!(noted, ["id", "h", "ns/keys"].map(|text| Some(text.to_owned())));
+    let recorded = unread().recorded().with(|world| world.volume = self::world().volume);
+    assert!(matches!(recorded.action(), Some(Action::Publish(_, at)) if at == target()), "nothing is left to write");
+}
+
+#[test]
+fn nothing_is_foreseen_of_what_cannot_be_carried_out() {
+    let no_name = json!({"name": "", "namespace": "ns"});
+    for world in [
+        unread().with(|world| world.has = [Ability::ControllerService].into()),
+        unread().with(|world| world.attacher = Attacher::new("other.example.com", "")),
+        unread().with(|world| world.node = Ok(Some(json!({"metadata": {"name": "n"}, "spec": {"drivers": []}})))),
+        unread().with(|world| change(world, |pv| pv["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z"))),
+        unread().with(|world| change(world, |pv| pv["spec"]["csi"]["controllerPublishSecretRef"] = no_name.clone())),
+        unread()
+            .with(|world| change(world, |pv| pv["spec"]["accessModes"] = json!(["ReadWriteOncePod", "ReadWriteMany"]))),
+    ] {
+        assert_eq!(foreseen(&world), None);
+    }
+}

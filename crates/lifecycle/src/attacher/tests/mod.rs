@@ -7,7 +7,7 @@ mod volumes;
 use std::collections::BTreeMap;
 
 use api::keys::annotation;
-use api::{Attachment, CsiNode};
+use api::{Attachment, CsiNode, Volume};
 use serde_json::{Value, json};
 
 use super::Attacher;
@@ -26,6 +26,8 @@ struct World {
     attachment: Value,
     /// `Ok(None)` is a volume that the server says is not there.
     volume: Result<Option<Value>, NotRead>,
+    /// What a cache holds of it.
+    cached: Option<Value>,
     node: Result<Option<Value>, NotRead>,
     listed: Result<Option<String>, NotRead>,
     secret: Option<(Reference, &'static str)>,
@@ -52,6 +54,7 @@ fn world() -> World {
             "metadata": {"name": "v", "uid": "vu", "finalizers": [FINALIZER]},
             "spec": {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "h"}},
         }))),
+        cached: None,
         node: Ok(Some(json!({"metadata": {"name": "n"}, "spec": {"drivers": [{"name": DRIVER, "nodeID": "id"}]}}))),
         listed: Err(NotRead),
         secret: None,
@@ -108,8 +111,10 @@ impl World {
             "" => (reference, SecretSeen::Held),
             why => (reference, SecretSeen::Unusable(why)),
         });
+        let cached = self.cached.clone().map(|volume| serde_json::from_value::<Volume>(volume).unwrap());
         decide(&Seen {
             attachment: &attachment,
+            cached: cached.as_ref(),
             attacher: &self.attacher,
             has: &self.has,
             volume,

@@ -68,6 +68,7 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
         | Node::Republishing
         | Node::Expanding
         | Node::Unwanted
+        | Node::Alone { .. }
         | Node::Unused
         | Node::NotKnownYet
         | Node::NotReported
@@ -90,10 +91,22 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
         }
         Node::Unsupported { .. } => say(["Use a volume of a kind that this agent mounts."]),
         Node::AttachFailed { .. } => say(["The message is the driver's: the log of its controller says more."]),
+        Node::NoSlot { .. } => vec![format!(
+            "Let pods with volumes of that driver leave node {node:?}, or make the pod anew where there is room."
+        )],
         Node::DriverMissing { driver } => vec![format!(
             "See that the node plugin of {driver} and its registrar run on node {node:?}: the socket has to be registered."
         )],
+        Node::DriverUnread { .. } => {
+            vec![format!("See that the agent of node {node:?} may list and watch CSIDrivers.")]
+        }
         Node::DriverDown { driver, .. } => vec![format!("See that the node plugin of {driver} runs on node {node:?}.")],
+        Node::BadContext { .. } => say([
+            "Give all containers that mount the volume one seLinuxOptions.level, or set the pod's seLinuxChangePolicy to Recursive.",
+        ]),
+        Node::OtherContext { .. } => say([
+            "It comes when the pods that have the volume are gone; pods with the same seLinuxOptions.level can share it.",
+        ]),
         Node::UsedByPod { .. } => say(["ReadWriteOncePod: delete the pod that has the volume."]),
         Node::Corrupted | Node::Hung { .. } => vec![format!(
             "What the mount on node {node:?} stands on does not answer: its server, device or FUSE daemon has to come back."

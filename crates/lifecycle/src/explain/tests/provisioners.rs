@@ -105,6 +105,7 @@ fn what_was_begun_and_what_is_in_its_way_is_told() {
     let claim = asked(json!({}));
     let begun = Begun {
         claim: "claim-uid".into(),
+        key: None,
         by: Word::new(DRIVER),
         volume: "pvc-claim-uid".into(),
         node: Some("node-1".into()),

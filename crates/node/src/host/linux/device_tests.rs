@@ -65,6 +65,7 @@ fn a_device_with_anything_on_it_is_never_formatted_node_29_5() {
         fs::write(&disk.device, &head).unwrap();
         let foreign = rig.host.format_and_mount(&disk.device, &call(&target, "ext4", &[])).await.unwrap_err();
         assert!(foreign.to_string().contains("partition table"), "{foreign}");
+        assert!(matches!(foreign, HostError::WrongFilesystem { .. }), "node 26: {foreign:?}");
         assert_eq!(&fs::read(rig.path("disk")).unwrap()[..4096], head, "not a byte was changed");
     });
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use linux::fs::{self, CheckError, FsType, GrowError, Mkfs, MkfsError, Probe};
+use linux::holders;
 use linux::loopdev::{self, Attach, Detach, LoopError};
 use linux::mountinfo::{MountTable, canonical_mount_point};
 use rustix::fs::{FileType, fstat, ioctl_blksszget};
@@ -48,11 +49,10 @@ fn explain(error: HostError, found: &Probe, wanted: &str) -> HostError {
         Probe::Known(..) | Probe::Empty => return error,
     };
     match error {
-        HostError::Refused { doing, path, errno, message } => {
-            let message = format!("{message}; it was to be {wanted}, and there is {there} on it");
-            HostError::Refused { doing, path, errno, message }
+        HostError::Refused { path, message, .. } => {
+            HostError::WrongFilesystem { path, wanted: wanted.to_owned(), there: there.to_owned(), message }
         }
-        hung @ HostError::Hung { .. } => hung,
+        other @ (HostError::Hung { .. } | HostError::WrongFilesystem { .. }) => other,
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn grow(call: &Call) -> Result<(), HostError> {
 
 /// A loop device keeps the node open, also when we are gone. Read-only: nobody is meant to use it.
 pub(super) fn hold(call: &Call) -> Result<PathBuf, HostError> {
-    if let Some(held) = holders(call)?.first() {
+    if let Some(held) = held_by(call)?.first() {
         return Ok(held.device.path.clone());
     }
     let io = |error: std::io::Error| call.refused(error.raw_os_error().unwrap_or(0), error.to_string());
@@ -126,10 +126,11 @@ pub(super) fn hold(call: &Call) -> Result<PathBuf, HostError> {
 }
 
 pub(super) fn let_go(call: &Call) -> Result<(), HostError> {
-    for held in holders(call)? {
+    for held in held_by(call)? {
         let end = loopdev::detach_and_wait(&held.device, held.backing, LETTING_GO);
         if end.map_err(|error| no_loop(call, &error))? == Detach::StillBusy {
-            let message = format!("{} is in use", held.device.path.display());
+            let holders = holders::of_device(held.device.major, held.device.minor);
+            let message = format!("{} is in use: {holders}", held.device.path.display());
             return Err(call.refused(Errno::BUSY.raw_os_error(), message));
         }
     }
@@ -137,7 +138,7 @@ pub(super) fn let_go(call: &Call) -> Result<(), HostError> {
 }
 
 /// By path, because the nodes of all pods that use a device are one file.
-fn holders(call: &Call) -> Result<Vec<loopdev::LoopStatus>, HostError> {
+fn held_by(call: &Call) -> Result<Vec<loopdev::LoopStatus>, HostError> {
     let Some(path) = canonical_mount_point(&call.path).map_err(|error| failed(call, &error))? else {
         return Ok(Vec::new());
     };

@@ -1,7 +1,7 @@
 //! The machine as Linux has it.
 //!
-//! Every method is one call of the kernel or of a tool, in [`files`], [`mounting`], [`devices`] or [`ownership`], made on a
-//! thread of its own ([`isolate`]).
+//! Every method is one call of the kernel or of a tool, in [`files`], [`mounting`], [`devices`], [`ownership`] or
+//! [`selinux`], made on a thread of its own ([`isolate`]).
 
 #[cfg(test)]
 mod device_tests;
@@ -10,6 +10,7 @@ mod files;
 mod isolate;
 mod mounting;
 mod ownership;
+mod selinux;
 #[cfg(test)]
 mod tests;
 
@@ -20,8 +21,8 @@ use std::time::Duration;
 use isolate::{Call, Isolation, Lane};
 
 use super::{
-    Access, Answer, Entry, Force, Found, Host, HostError, MountCall, Mounts, Owned, Ownership, Progress, Seen, SubPath,
-    Usage,
+    Access, Answer, Entry, Force, Found, Host, HostError, MountCall, Mounts, Owned, Ownership, Progress, Seen, Selinux,
+    SubPath, Usage,
 };
 
 /// How long the machine may take.
@@ -238,6 +239,15 @@ impl Host for LinuxHost {
 
     fn usage<'a>(&'a self, path: &'a Path) -> Answer<'a, Usage> {
         self.ask("measure", path, files::usage)
+    }
+
+    fn selinux(&self) -> Answer<'_, Selinux> {
+        self.ask("read the SELinux policy at", Path::new(selinux::CONFIG), selinux::read)
+    }
+
+    fn set_label<'a>(&'a self, path: &'a Path, label: &'a str) -> Answer<'a, ()> {
+        let label = label.to_owned();
+        self.change("give an SELinux context to", path, move |call| selinux::set(call, &label))
     }
 }
 

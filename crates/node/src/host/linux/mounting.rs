@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linux::command::{CommandError, Run, Tool};
+use linux::holders;
 use linux::mountinfo::{self, MountTable, Watch};
 use linux::mounts::{self, BindOptions, MountError, UnmountError};
 use linux::subpath::{self, SubPathError};
@@ -105,7 +106,11 @@ fn not_mounted(call: &Call, error: MountError) -> HostError {
 fn not_unmounted(call: &Call, error: UnmountError) -> HostError {
     match error {
         UnmountError::Sys(error) => failed(call, &error),
-        UnmountError::Busy(_) => refused(call, Some(Errno::BUSY), &error),
+        // Who it is says what to do about it (node 31 #26).
+        UnmountError::Busy(ref place) => {
+            let message = format!("{error}: {}", holders::of_mount(place));
+            call.refused(Errno::BUSY.raw_os_error(), message)
+        }
         error => refused(call, None, &error),
     }
 }

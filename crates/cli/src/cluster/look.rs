@@ -12,18 +12,18 @@ use serde::Deserialize;
 const PAGE: u32 = 500;
 
 /// One look at a cluster.
-pub(super) struct Eye<'a> {
+pub(crate) struct Eye<'a> {
     client: &'a Client,
     now: UnixSeconds,
 }
 
 impl<'a> Eye<'a> {
-    pub(super) fn new(client: &'a Client, clock: &dyn Clock) -> Self {
+    pub(crate) fn new(client: &'a Client, clock: &dyn Clock) -> Self {
         Self { client, now: UnixSeconds(clock.now().as_second()) }
     }
 
     /// What stands around a claim. A claim that has its volume needs less of it.
-    pub(super) async fn around_claim(&self, claim: &Claim) -> Picture {
+    pub(crate) async fn around_claim(&self, claim: &Claim) -> Picture {
         let namespace = Key::cluster(claim.namespace());
         let here = Selection { namespace: Some(claim.namespace().to_owned()), ..Selection::default() };
         let all = Selection::default();
@@ -73,7 +73,7 @@ impl<'a> Eye<'a> {
     }
 
     /// What stands around a volume.
-    pub(super) async fn around_volume(&self, volume: &Volume) -> Picture {
+    pub(crate) async fn around_volume(&self, volume: &Volume) -> Picture {
         let claim = volume.claim.as_ref().map(|reference| reference.key.clone());
         let there = claim.as_ref().and_then(Key::namespace).unwrap_or_default();
         let in_namespace = Selection { namespace: Some(there.to_owned()), ..Selection::default() };
@@ -106,7 +106,7 @@ impl<'a> Eye<'a> {
     }
 
     /// What stands around a pod: everything that its claims could need as well.
-    pub(super) async fn around_pod(&self, pod: &Pod) -> Picture {
+    pub(crate) async fn around_pod(&self, pod: &Pod) -> Picture {
         let here = Selection { namespace: Some(pod.namespace().to_owned()), ..Selection::default() };
         let all = Selection::default();
         let (claims, volumes, classes, pods, events) =
@@ -132,8 +132,83 @@ impl<'a> Eye<'a> {
         }
     }
 
+    /// A whole namespace, or all of them, with whatever of the cluster has to do with them.
+    pub(crate) async fn all(&self, namespace: Option<&str>) -> Picture {
+        let here = Selection { namespace: namespace.map(str::to_owned), ..Selection::default() };
+        let all = Selection::default();
+        let (claims, pods, events, snapshots, namespaces) = tokio::join!(
+            self.list::<Claim>(&here),
+            self.list(&here),
+            self.list(&here),
+            self.list(&here),
+            self.namespaces(namespace)
+        );
+        let (volumes, classes, nodes, csi_nodes, drivers, attachments) = tokio::join!(
+            self.list(&all),
+            self.list(&all),
+            self.list(&all),
+            self.list(&all),
+            self.list(&all),
+            self.list(&all),
+        );
+        let crosses = |claim: &Claim| claim.source.as_ref().is_some_and(|source| source.namespace.is_some());
+        let (capacities, leases, intents, grants) = tokio::join!(
+            self.list(&all),
+            self.list(&all),
+            self.intents(true),
+            self.list_if(claims.items().iter().any(crosses), &all),
+        );
+        Picture {
+            now: self.now,
+            claims,
+            volumes,
+            classes,
+            pods,
+            nodes,
+            csi_nodes,
+            drivers,
+            attachments,
+            capacities,
+            leases,
+            events,
+            snapshots,
+            intents,
+            grants,
+            namespaces,
+            ..Picture::default()
+        }
+    }
+
+    async fn namespaces(&self, namespace: Option<&str>) -> Listing<api::Namespace> {
+        match namespace {
+            Some(name) => self.one(&Key::cluster(name)).await,
+            None => self.list(&Selection::default()).await,
+        }
+    }
+
+    /// What can name a volume or a snapshot of a driver, everywhere.
+    pub(crate) async fn names_of_volumes(&self) -> (Picture, Listing<api::SnapshotContent>) {
+        let all = Selection::default();
+        let (claims, volumes, classes, drivers, attachments) =
+            tokio::join!(self.list(&all), self.list(&all), self.list(&all), self.list(&all), self.list(&all));
+        let (intents, contents) = tokio::join!(self.intents(true), self.list(&all));
+        let now = self.now;
+        (Picture { now, claims, volumes, classes, drivers, attachments, intents, ..Picture::default() }, contents)
+    }
+
+    /// What shows how full things are.
+    pub(crate) async fn usage(&self, namespace: Option<&str>) -> Picture {
+        let here = Selection { namespace: namespace.map(str::to_owned), ..Selection::default() };
+        let all = Selection::default();
+        let (claims, pods, volumes) = tokio::join!(self.list(&here), self.list(&here), self.list(&all));
+        let (nodes, csi_nodes, attachments, capacities) =
+            tokio::join!(self.list(&all), self.list(&all), self.list(&all), self.list(&all));
+        let now = self.now;
+        Picture { now, claims, pods, volumes, nodes, csi_nodes, attachments, capacities, ..Picture::default() }
+    }
+
     /// What stands where a claim should be.
-    pub(super) async fn around_missing(&self, key: &Key) -> Picture {
+    pub(crate) async fn around_missing(&self, key: &Key) -> Picture {
         let here = Selection { namespace: key.namespace().map(str::to_owned), ..Selection::default() };
         let namesakes = Selection { fields: Some(format!("metadata.name={}", key.name())), ..Selection::default() };
         let (pods, events, quotas, claims) =
@@ -203,13 +278,18 @@ impl<'a> Eye<'a> {
     /// What provisioners of ours have begun and not ended.
     async fn intents(&self, wanted: bool) -> Listing<Begun> {
         let selection = Selection { labels: Some(label::INTENTS.text().to_owned()), ..Selection::default() };
-        match self.list_if::<ConfigMap>(wanted, &selection).await {
-            Listing::Seen(pages) => Listing::Seen(pages.iter().flat_map(begun).collect()),
-            Listing::NotAsked => Listing::NotAsked,
-            Listing::NotAllowed => Listing::NotAllowed,
-            Listing::NotServed => Listing::NotServed,
-            Listing::Failed(why) => Listing::Failed(why),
-        }
+        intents(self.list_if::<ConfigMap>(wanted, &selection).await)
+    }
+}
+
+/// What journals say was begun.
+pub(crate) fn intents(journals: Listing<ConfigMap>) -> Listing<Begun> {
+    match journals {
+        Listing::Seen(pages) => Listing::Seen(pages.iter().flat_map(begun).collect()),
+        Listing::NotAsked => Listing::NotAsked,
+        Listing::NotAllowed => Listing::NotAllowed,
+        Listing::NotServed => Listing::NotServed,
+        Listing::Failed(why) => Listing::Failed(why),
     }
 }
 
@@ -235,6 +315,10 @@ fn join<T>(all: &mut Listing<T>, more: Listing<T>) {
 /// The part of a journal's entry that says what was begun. One that cannot be read is left to its provisioner.
 #[derive(Deserialize)]
 struct Entry {
+    #[serde(default)]
+    namespace: Box<str>,
+    #[serde(default)]
+    claim: Box<str>,
     volume: Box<str>,
     #[serde(default)]
     node: Option<Box<str>>,
@@ -244,7 +328,9 @@ fn begun(page: &ConfigMap) -> Vec<Begun> {
     let by = Word::new(page.meta.label(label::INTENTS).unwrap_or_default());
     let entries = page.data.iter().flatten().filter_map(|(uid, text)| {
         let entry: Entry = serde_json::from_str(text).ok()?;
-        Some(Begun { claim: Uid::from(&**uid), by: by.clone(), volume: entry.volume, node: entry.node })
+        let named = !entry.namespace.is_empty() && !entry.claim.is_empty();
+        let key = named.then(|| Key::namespaced(&entry.namespace, &entry.claim));
+        Some(Begun { claim: Uid::from(&**uid), key, by: by.clone(), volume: entry.volume, node: entry.node })
     });
     entries.collect()
 }

@@ -1,17 +1,23 @@
 //! What operators see of the agent, with upstream's names (node 26).
 
+mod selinux;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lifecycle::node::Step;
+use lifecycle::node::{Held, Step};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use runtime::Context;
-use runtime::metrics::{Histograms, Metrics, OPERATION_BUCKETS, Seconds, VolumeOperation};
+use runtime::metrics::{Histograms, Metrics, OPERATION_BUCKETS, Seconds, StorageOperation, VolumeOperation};
+
+pub(crate) use selinux::{Of, SelinuxMetrics};
 
 use crate::actual::What;
+use crate::agent::World;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -19,11 +25,18 @@ type Labels = Vec<(&'static str, String)>;
 #[derive(Debug, Clone)]
 pub(crate) struct NodeMetrics {
     metrics: Metrics,
-    operations: Histograms<Labels>,
     collection: Histograms<Labels>,
-    volumes: Family<Labels, Gauge>,
+    rejections: Family<Labels, Counter>,
+    alone: Family<Labels, Counter>,
+    /// Volumes that were found on disk at the start.
     pub(crate) reconstructed: Counter,
+    /// Of those, the ones whose metadata nobody could read.
     pub(crate) unreadable: Counter,
+    /// Attempts to find out what those are.
+    pub(crate) recovered: Counter,
+    /// Attempts that found nothing.
+    pub(crate) unrecovered: Counter,
+    pub(crate) selinux: SelinuxMetrics,
     pub(crate) swept: Gauge,
     pub(crate) unswept: Gauge,
     pub(crate) stats: StatsMetrics,
@@ -53,63 +66,95 @@ fn seconds() -> Histogram {
 impl NodeMetrics {
     pub(crate) fn new(context: &Context) -> Self {
         let metrics = context.metrics.clone();
-        let histograms =
-            || Family::<Labels, Histogram, fn() -> Histogram>::new_with_constructor(seconds as fn() -> Histogram);
-        let operations =
-            metrics.register("storage_operation_duration_seconds", "Storage operation duration", histograms());
         let collection = metrics.register(
             "kubelet_volume_metric_collection_duration_seconds",
             "Duration in seconds to calculate volume stats",
-            histograms(),
+            Family::<Labels, Histogram, fn() -> Histogram>::new_with_constructor(seconds as fn() -> Histogram),
         );
-        let volumes = metrics.register(
-            "volume_manager_total_volumes",
-            "Number of volumes in the volume manager",
-            Family::<Labels, Gauge>::default(),
+        let rejections = metrics.register(
+            "kubelet_admission_rejections",
+            "Pods that were not admitted, by reason",
+            Family::<Labels, Counter>::default(),
+        );
+        let alone = metrics.register(
+            "force_cleaned_without_driver_operations",
+            "Volumes that were unmounted without their driver, for pods and for the machine",
+            Family::<Labels, Counter>::default(),
         );
         let counter = |name: &str, help: &str| metrics.register(name, help, Counter::default());
+        let gauge = |name: &str, help: &str| metrics.register(name, help, Gauge::default());
         Self {
             reconstructed: counter("reconstruct_volume_operations", "Volumes that were found on disk at the start"),
             unreadable: counter("reconstruct_volume_operations_errors", "Volumes found on disk that nobody knows"),
-            swept: metrics.register(
-                "kubelet_orphan_pod_cleaned_volumes",
-                "Directories of pods that were removed",
-                Gauge::default(),
+            recovered: counter(
+                "force_cleaned_failed_volume_operations",
+                "Attempts to find out what volumes on disk are that nobody knows",
             ),
-            unswept: metrics.register(
+            unrecovered: counter("force_cleaned_failed_volume_operation_errors", "Of those attempts, failed ones"),
+            swept: gauge("kubelet_orphan_pod_cleaned_volumes", "Directories of orphaned pods that the last look found"),
+            unswept: gauge(
                 "kubelet_orphan_pod_cleaned_volumes_errors",
-                "Directories of pods that could not be removed",
-                Gauge::default(),
+                "Directories of orphaned pods that the last look could not remove",
             ),
             stats: StatsMetrics {
                 families: STATS.map(|(name, help)| metrics.register(name, help, Family::default())),
                 shown: Arc::default(),
             },
-            operations,
+            selinux: SelinuxMetrics::new(&metrics),
+            rejections,
+            alone,
             collection,
-            volumes,
             metrics,
         }
     }
 
+    /// `volume_manager_total_volumes`, counted when somebody looks: one for each pod and volume.
+    pub(crate) fn show_volumes(&self, world: &Arc<Mutex<World>>) {
+        let family = self.metrics.register(
+            "volume_manager_total_volumes",
+            "Number of volumes in the volume manager",
+            Family::<Labels, Gauge>::default(),
+        );
+        let world = Arc::downgrade(world);
+        self.metrics.before_encoding(move || {
+            let Some(world) = world.upgrade() else { return };
+            family.clear();
+            let counts = volumes(&world.lock().unwrap_or_else(PoisonError::into_inner));
+            for ((plugin, state), count) in counts {
+                let labels = vec![("plugin_name", plugin), ("state", state.to_owned())];
+                family.get_or_create(&labels).set(count);
+            }
+        });
+    }
+
     /// An operation has ended.
-    pub(crate) fn operated(&self, what: &What, step: &Step, worked: bool, took: Duration) {
+    pub(crate) fn operated(&self, (what, migrated): (&What, bool), step: &Step, worked: bool, took: Duration) {
         if *step == Step::Forget {
             return;
         }
-        let operation = match (what.is_block(), step) {
+        let operation_name = match (what.is_block(), step) {
             (true, Step::Stage(_) | Step::Publish(_) | Step::Republish(_)) => "map_volume",
             (true, Step::Unpublish(_)) => "unmap_volume",
             (true, Step::Unstage) => "unmap_device",
             _ => step.operation(),
         };
-        let labels = vec![
-            ("volume_plugin", what.plugin_label()),
-            ("operation_name", operation.to_owned()),
-            ("status", if worked { "success" } else { "fail-unknown" }.to_owned()),
-            ("migrated", "false".to_owned()),
-        ];
-        self.operations.get_or_create(&labels).observe(took.as_secs_f64());
+        let labels = StorageOperation {
+            volume_plugin: what.plugin_label(),
+            operation_name,
+            status: if worked { "success" } else { "fail-unknown" },
+            migrated: if migrated { "true" } else { "false" },
+        };
+        self.metrics.storage_operations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A volume was unmounted without its driver.
+    pub(crate) fn unmounted_alone(&self, driver: &str) {
+        self.alone.get_or_create(&vec![("driver_name", driver.to_owned())]).inc();
+    }
+
+    /// A pod was given back.
+    pub(crate) fn rejected(&self, reason: &str) {
+        self.rejections.get_or_create(&vec![("reason", reason.to_owned())]).inc();
     }
 
     /// A pod has its volume, this long after it asked.
@@ -122,14 +167,21 @@ impl NodeMetrics {
         let labels = vec![("metric_source", source.to_owned())];
         self.collection.get_or_create(&labels).observe(took.as_secs_f64());
     }
+}
 
-    /// How many volumes are wanted and there, by plugin.
-    pub(crate) fn count(&self, state: &'static str, counts: &std::collections::BTreeMap<String, i64>) {
-        for (plugin, count) in counts {
-            let labels = vec![("plugin_name", plugin.clone()), ("state", state.to_owned())];
-            self.volumes.get_or_create(&labels).set(*count);
+/// How many volumes of pods are wanted and mounted, by plugin.
+fn volumes(world: &World) -> BTreeMap<(String, &'static str), i64> {
+    let mut counts = BTreeMap::new();
+    let wanted = world.desired.pods().flat_map(|pod| pod.volumes.values().flatten());
+    for wish in wanted {
+        *counts.entry((wish.what.plugin_label(), "desired_state_of_world")).or_default() += 1;
+    }
+    for entry in world.actual.values() {
+        for _ in entry.pods.values().filter(|pod| pod.held == Held::Yes) {
+            *counts.entry((entry.what.plugin_label(), "actual_state_of_world")).or_default() += 1;
         }
     }
+    counts
 }
 
 impl StatsMetrics {
