@@ -116,8 +116,26 @@ pub struct PodEntry {
     /// The volume's name in paths: the PersistentVolume's, or the pod's own.
     pub spec: Name,
     pub held: Held,
+    pub told: Told,
     /// When the driver wants to be asked again.
     pub republish: Option<Instant>,
+}
+
+impl PodEntry {
+    /// What an earlier run left.
+    pub fn found(spec: &Name, held: Held) -> Self {
+        Self { spec: spec.clone(), held, told: Told::Maybe, republish: None }
+    }
+}
+
+/// Whether a pod may work with what it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Nobody said to it that the volume is there, and whoever starts it waits for that. If its claim goes before, so does
+    /// the volume.
+    Never,
+    /// It was said, or an earlier run may have said it.
+    Maybe,
 }
 
 impl Entry {

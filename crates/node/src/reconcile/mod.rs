@@ -15,7 +15,7 @@ use runtime::client::Extent;
 use tokio::time::Instant;
 
 use crate::Agent;
-use crate::actual::{Entry, PodEntry, VolumeId, What};
+use crate::actual::{Entry, PodEntry, Told, VolumeId, What};
 use crate::agent::{BACKOFF, Failed};
 pub(crate) use act::{Effect, Failure, How};
 pub(crate) use view::View;
@@ -44,8 +44,8 @@ impl Agent {
             if let Some(because) = &failed {
                 self.tell_failure(&step, &view, because).await;
             }
-            if failed.is_some() && matches!(step, Step::Publish(_) | Step::Republish(_)) {
-                // What the volume is staged on may have died.
+            if failed.is_some() && matches!(step, Step::Stage(_) | Step::Publish(_) | Step::Republish(_)) {
+                // What is in the way, or what the volume is staged on, may have died.
                 self.inspect_volume(&id).await;
             }
             if let Step::Unpublish(pod) = &step {
@@ -146,6 +146,7 @@ impl Agent {
             world.actual.remove(id);
             return;
         }
+        let wanted = step.pod().is_some_and(|pod| world.desired.wish(id, pod).is_some());
         let Some(entry) = world.actual.get_mut(id) else { return };
         match step {
             Step::Stage(_) => entry.device = Held::Yes,
@@ -157,6 +158,9 @@ impl Agent {
             Step::Publish(pod) | Step::Republish(pod) => {
                 if let Some(held) = entry.pods.get_mut(pod) {
                     held.held = Held::Yes;
+                    if wanted {
+                        held.told = Told::Maybe;
+                    }
                     held.republish = effect.republish;
                 }
                 entry.size = effect.size.or(entry.size.take());
@@ -293,6 +297,6 @@ fn after_failure(entry: &mut Entry, step: &Step, failure: &Failure) {
 
 /// Makes sure that a pod that gets a volume is remembered before the driver is asked.
 pub(crate) fn remember(entry: &mut Entry, pod: &Uid, spec: &crate::layout::Name) {
-    let fresh = || PodEntry { spec: spec.clone(), held: Held::No, republish: None };
+    let fresh = || PodEntry { spec: spec.clone(), held: Held::No, told: Told::Never, republish: None };
     entry.pods.entry(pod.clone()).or_insert_with(fresh);
 }

@@ -16,7 +16,7 @@ use runtime::csi::Link;
 use tokio::time::Instant;
 
 use crate::Agent;
-use crate::actual::{Entry, Shape, VolumeId, What};
+use crate::actual::{Entry, PodEntry, Shape, Told, VolumeId, What};
 use crate::agent::World;
 use crate::csi::everywhere;
 use crate::desired::Wish;
@@ -268,16 +268,16 @@ impl Agent {
 }
 
 fn holders(world: &World, entry: Option<&Entry>, wishes: &[Arc<Wish>]) -> Vec<Holder> {
-    let wish = |pod: &Uid| {
+    let wish = |pod: &Uid, held: &PodEntry| {
         if wishes.iter().any(|wish| wish.pod.uid() == pod) {
             return Want::Wanted;
         }
         match world.desired.pod(pod) {
-            // A claim that cannot be looked up at the moment may be this volume's.
-            Some(desired) if desired.volumes.values().any(Result::is_err) => Want::Unclear,
+            // A claim that is not there at the moment may be this volume's, and the pod may be at work with it.
+            Some(desired) if held.told == Told::Maybe && desired.volumes.values().any(Result::is_err) => Want::Unclear,
             Some(_) | None => Want::Unwanted,
         }
     };
     let pods = entry.into_iter().flat_map(|entry| &entry.pods);
-    pods.map(|(pod, held)| Holder { pod: pod.clone(), held: held.held, wish: wish(pod) }).collect()
+    pods.map(|(pod, held)| Holder { pod: pod.clone(), held: held.held, wish: wish(pod, held) }).collect()
 }

@@ -212,7 +212,7 @@ impl Agent {
         let entry = world.actual.entry(id).or_insert_with(|| Entry::new(what, Attachable::Unknown));
         entry.device = Held::Maybe(Origin::Seen);
         for pod in pods {
-            let held = PodEntry { spec: volume.clone(), held: Held::Maybe(Origin::Seen), republish: None };
+            let held = PodEntry::found(&volume, Held::Maybe(Origin::Seen));
             entry.pods.entry(pod).or_insert(held);
         }
         Ok(())
@@ -240,7 +240,7 @@ impl Agent {
             let new = || Entry::new(What::LocalDevice { name: name.clone() }, Attachable::No);
             let entry = world.actual.entry(id).or_insert_with(new);
             for pod in pods.iter().filter_map(|pod| Name::found(&pod.name)) {
-                let held = PodEntry { spec: name.clone(), held: Held::Maybe(Origin::Seen), republish: None };
+                let held = PodEntry::found(&name, Held::Maybe(Origin::Seen));
                 entry.pods.insert(pod.as_str().into(), held);
             }
         }
@@ -299,7 +299,7 @@ impl Agent {
         let attachable = if inline { Attachable::No } else { Attachable::Unknown };
         let mut world = self.world();
         let entry = world.actual.entry(id.into()).or_insert_with(|| Entry::new(what, attachable));
-        entry.pods.insert(uid.as_str().into(), PodEntry { spec: spec.clone(), held, republish: None });
+        entry.pods.insert(uid.as_str().into(), PodEntry::found(spec, held));
         entry.context = context(kept).or(entry.context.take());
         // What a pod has was staged: it needs no second call to know that.
         if held == Held::Yes && entry.device == Held::Maybe(Origin::Seen) {
@@ -321,7 +321,7 @@ impl Agent {
         if plugin == Plugin::Local {
             entry.device = Held::Maybe(Origin::Seen);
         }
-        let held = PodEntry { spec: spec.clone(), held: Held::Maybe(Origin::Seen), republish: None };
+        let held = PodEntry::found(&spec, Held::Maybe(Origin::Seen));
         entry.pods.insert(uid.as_str().into(), held);
     }
 

@@ -14,7 +14,7 @@ use lifecycle::node::because::Stage;
 use tokio::time::{Instant, sleep};
 
 use crate::Agent;
-use crate::actual::{Entry, Shape, VolumeId, What};
+use crate::actual::{Entry, PodEntry, Shape, VolumeId, What};
 use crate::desired::Wish;
 use crate::host::{Found, HostError};
 use crate::layout::Name;
@@ -109,40 +109,41 @@ impl Agent {
 
     /// Looks at every mount that should live: one that is dead is made anew, one that is gone is asked for again.
     pub(crate) async fn inspect_mounts(&self) {
-        self.inspect(None).await;
+        let mut mounts = self.mounts_of(|_| true);
+        mounts.retain(|mount| mount.held == Held::Yes);
+        self.inspect(mounts).await;
     }
 
-    /// The same for one volume, about which something failed.
+    /// The same for one volume, about which something failed: what may be there can be what is in the way, and is dead for
+    /// ever unless it is taken away (weakness node 31 #9).
     pub(crate) async fn inspect_volume(&self, id: &VolumeId) {
-        self.inspect(Some(id)).await;
+        self.inspect(self.mounts_of(|other| other == id)).await;
     }
 
-    async fn inspect(&self, only: Option<&VolumeId>) {
+    async fn inspect(&self, points: Vec<MountPoint>) {
         let Ok(mounts) = self.host.mounts().await else { return };
-        let mut paths = self.living();
-        paths.retain(|(id, _, _)| only.is_none_or(|only| only == id));
-        let probes = stream::iter(paths).map(|(id, pod, path)| {
-            let mounted = mounts.at(&path).is_some();
+        let probes = stream::iter(points).map(|point| {
+            let mounted = mounts.at(&point.path).is_some();
             async move {
                 let found = match mounted {
-                    true => Some(self.host.find(&path).await),
+                    true => Some(self.host.find(&point.path).await),
                     false => None,
                 };
-                (id, pod, found)
+                (point, found)
             }
         });
         let probed: Vec<_> = probes.buffered(AT_ONCE).collect().await;
-        for (id, pod, found) in probed {
-            self.note_silence(&id, pod.as_ref(), found.as_ref());
-            let held = match (found, &pod) {
-                (None, Some(_)) => Held::Maybe(lifecycle::node::Origin::Seen),
-                // A driver need not mount anything to stage a volume.
-                (None, None) => continue,
+        for (point, found) in probed {
+            self.note_silence(&point.volume, point.pod.as_ref(), found.as_ref());
+            let now = match (found, &point.pod) {
+                (None, Some(_)) if point.held == Held::Yes => Held::Maybe(lifecycle::node::Origin::Seen),
+                // A driver need not mount anything to stage a volume, and what may be there need not be.
+                (None, _) => continue,
                 (Some(Ok(Found::Corrupted { .. })), _) => Held::Corrupted,
                 // A path that does not answer may answer later: nothing is known about it now.
                 (Some(Ok(_) | Err(_)), _) => continue,
             };
-            self.demote(&id, pod.as_ref(), held);
+            self.demote(&point, now);
         }
     }
 
@@ -167,43 +168,55 @@ impl Agent {
         }
     }
 
-    /// Mounts that are there as far as the agent knows: of pods, and of the machine.
-    fn living(&self) -> Vec<(VolumeId, Option<Uid>, std::path::PathBuf)> {
+    /// The mounts of some volumes that are there, or may be, as far as the agent knows: of pods, and of the machine.
+    fn mounts_of(&self, which: impl Fn(&VolumeId) -> bool) -> Vec<MountPoint> {
         let world = self.world();
-        let mut paths = Vec::new();
-        for (id, entry) in &world.actual {
+        let mut points = Vec::new();
+        for (id, entry) in world.actual.iter().filter(|(id, _)| which(id)) {
             let What::Csi { driver, handle, shape: Shape::Filesystem | Shape::Inline } = &entry.what else { continue };
-            if entry.device == Held::Yes {
-                paths.push((id.clone(), None, self.options.layout.staged(driver, handle).mount()));
+            if entry.device != Held::Corrupted {
+                let path = self.options.layout.staged(driver, handle).mount();
+                points.push(MountPoint { volume: id.clone(), pod: None, path, held: entry.device });
             }
-            for (pod, held) in &entry.pods {
-                if held.held == Held::Yes
-                    && let Some(path) = self.published_path(entry, pod, &held.spec)
+            for (pod, PodEntry { spec, held, .. }) in &entry.pods {
+                if *held != Held::Corrupted
+                    && let Some(path) = self.published_path(entry, pod, spec)
                 {
-                    paths.push((id.clone(), Some(pod.clone()), path));
+                    points.push(MountPoint { volume: id.clone(), pod: Some(pod.clone()), path, held: *held });
                 }
             }
         }
-        paths
+        points
     }
 
-    fn demote(&self, id: &VolumeId, pod: Option<&Uid>, held: Held) {
+    fn demote(&self, point: &MountPoint, now: Held) {
+        let MountPoint { volume, pod, held, .. } = point;
         let changed = {
             let mut world = self.world();
-            let entry = world.actual.get_mut(id);
+            let entry = world.actual.get_mut(volume);
             let slot = match (entry, pod) {
                 (Some(entry), Some(pod)) => entry.pods.get_mut(pod).map(|pod| &mut pod.held),
                 (Some(entry), None) => Some(&mut entry.device),
                 (None, _) => None,
             };
             // An operation may have changed it while the path was looked at.
-            slot.filter(|slot| **slot == Held::Yes).map(|slot| *slot = held).is_some()
+            slot.filter(|slot| *slot == held).map(|slot| *slot = now).is_some()
         };
         if changed {
-            tracing::warn!(volume = %id, ?pod, ?held, "a mount is not what it was");
-            self.volume_queue.add(id.clone());
+            tracing::warn!(%volume, ?pod, held = ?now, "a mount is not what it was");
+            self.volume_queue.add(volume.clone());
         }
     }
+}
+
+/// Where a volume is mounted, or may be.
+struct MountPoint {
+    volume: VolumeId,
+    /// The pod that it is for; none: the machine.
+    pod: Option<Uid>,
+    path: std::path::PathBuf,
+    /// What was known when it was looked up.
+    held: Held,
 }
 
 fn numbers(usage: &[v1::VolumeUsage]) -> Numbers {

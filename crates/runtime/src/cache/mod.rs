@@ -26,7 +26,7 @@ mod tests;
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use api::object::{Key, Object, Revision, Uid};
 use tokio::sync::{Notify, watch};
@@ -93,7 +93,7 @@ impl<T: Object> Cache<T> {
     pub fn want(&self, key: &Key) -> Want<T> {
         self.write().want(key);
         self.inner.wanted.notify_one();
-        Want { cache: self.clone(), key: key.clone() }
+        Want { cache: Arc::downgrade(&self.inner), key: key.clone() }
     }
 
     /// How many of the objects it holds.
@@ -226,7 +226,8 @@ impl<T: Object> Cache<T> {
 
 /// An object that somebody wants. Every one counts; the last one that is dropped lets the object go.
 pub struct Want<T: Object> {
-    cache: Cache<T>,
+    /// Who wants something often hears of it from the cache, too: the two must not keep each other alive.
+    cache: Weak<Inner<T>>,
     key: Key,
 }
 
@@ -239,7 +240,9 @@ impl<T: Object> Want<T> {
 
 impl<T: Object> Drop for Want<T> {
     fn drop(&mut self) {
-        self.cache.write().unwant(&self.key);
+        if let Some(inner) = self.cache.upgrade() {
+            Cache { inner }.write().unwant(&self.key);
+        }
     }
 }
 
