@@ -10,7 +10,7 @@ use super::{Finding, Picture, Step, Subject, Told, Trail, advice, bind, pods};
 use crate::attach::hold::Rules;
 use crate::attach::look::Sight;
 use crate::attach::target::{Around, Unattachable};
-use crate::attach::{Target, resolve};
+use crate::attach::{Because as Attach, Target, resolve};
 use crate::decision::{Lookup, Reason as _, Standing};
 use crate::node::Because as Node;
 
@@ -114,6 +114,10 @@ fn attachment(trail: &mut Trail<'_>, pod: &Pod, volume: &PodVolume, target: &Tar
     let (nodes, attachments, pods) = (picture.nodes.items(), picture.attachments.items(), picture.pods.items());
     let sight = Sight { around: &around, nodes, attachments, pods, rules };
     let Ok(because) = sight.of(pod, volume) else { return };
+    // A node that attaches by itself needs nobody's help, and nobody's word, as long as it does.
+    if matches!(because, Attach::Unmanaged { .. } | Attach::Unreported { .. }) && has_its_volumes(pod) {
+        return;
+    }
     let own = attachments.iter().find(|held| held.name() == target.attachment(&pod.node));
     let evidence = attach_evidence(picture, pod, own, target);
     let told = Told::evidence(evidence).fixed(advice::attach(&because));
@@ -187,6 +191,14 @@ fn on_node(trail: &mut Trail<'_>, pod: &Pod) {
         },
     };
     trail.find(subject(pod), &finding, evidence);
+}
+
+/// What its agent says, or what a kubelet would not let it do otherwise.
+fn has_its_volumes(pod: &Pod) -> bool {
+    match &pod.volumes_ready {
+        Some(said) => said.ready,
+        None => pod.phase == PodPhase::Running,
+    }
 }
 
 fn node_trouble(picture: &Picture, pod: &Pod) -> Option<Finding> {

@@ -292,8 +292,9 @@ impl Reason for Because {
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Failed { stage, .. } => Some(Notice::warning(stage.event(), self.to_string())),
-            // Waiting for others is no failure until they failed (node 9: no events while a volume is not attached).
-            Self::NotReported | Self::NotAttached | Self::NotKnownYet => None,
+            // Waiting for others is no failure until they failed (node 9: no events while a volume is not attached). Whoever
+            // makes a claim's volume tells the claim what keeps it.
+            Self::ClaimNotBound { .. } | Self::NotReported | Self::NotAttached | Self::NotKnownYet => None,
             _ => match self.standing() {
                 Standing::Settled | Standing::Moving => None,
                 Standing::Waiting | Standing::Stuck => Some(Notice::warning("FailedMount", self.to_string())),

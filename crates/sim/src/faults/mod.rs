@@ -7,6 +7,7 @@
 mod answer;
 mod body;
 mod layer;
+mod once;
 mod seeded;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod tests;
 pub use body::Body;
 pub use layer::Faulty;
 pub(crate) use layer::Line;
+pub use once::{EVERY_FATE, Once};
 pub use seeded::{Faults, Seeded};
 
 use std::fmt;

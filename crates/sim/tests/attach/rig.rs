@@ -1,6 +1,5 @@
 //! A world with one process of ours, which comes back after a crash, and everybody else played.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,41 +10,11 @@ use lifecycle::attach::attachment_name;
 use runtime::client::Selection;
 use runtime::{Client, Metrics, Patch, Stop, Stopper};
 use serde_json::{Value, json};
-use sim::faults::{Action, Ask, Fair, Fate, Fates, Flow, Refusal, Verdict};
+use sim::faults::{Action, Ask, EVERY_FATE, Fair, Fate, Fates, Flow, Once, Verdict};
 use sim::{Ended, Process, Seed, Setup, World, simulate};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::played::{DRIVER, Played, unique};
-
-/// Everything that can become of a request.
-const FATES: [Fate; 7] = [
-    Fate::CrashBefore,
-    Fate::CrashAfter,
-    Fate::RequestLost,
-    Fate::AnswerLost,
-    Fate::Refused(Refusal::Conflict),
-    Fate::Refused(Refusal::Gone),
-    Fate::Refused(Refusal::Unavailable { seconds: 2 }),
-];
-
-/// One fault, at the `at`-th request that is no watch and no event.
-struct Once {
-    at: u64,
-    fate: Fate,
-    seen: Arc<AtomicU64>,
-}
-
-impl Fates for Once {
-    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
-        if ask.action == Action::Watch || ask.path.contains("/events") {
-            return Fate::Answered.into();
-        }
-        match self.seen.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
-            true => self.fate.clone().into(),
-            false => Fate::Answered.into(),
-        }
-    }
-}
 
 /// Lets the process hear of one kind late.
 pub(crate) struct Late {
@@ -78,16 +47,7 @@ impl Fates for Late {
 
 /// Plays a scenario once without faults, and then once for every request and every fate.
 pub(crate) fn at_every_request(scenario: impl AsyncFn(&Rig) + Send + Sync) {
-    let seen = Arc::new(AtomicU64::new(0));
-    play(Options::default(), Once { at: 0, fate: Fate::Answered, seen: seen.clone() }, &scenario);
-    let requests = seen.load(Ordering::Relaxed);
-    assert!(requests > 0, "the process asks the server something");
-    for at in 1..=requests {
-        for fate in FATES {
-            println!("request {at} of {requests}: {fate:?}");
-            play(Options::default(), Once { at, fate, seen: Arc::default() }, &scenario);
-        }
-    }
+    Once::at_every_request(&EVERY_FATE, |once| play(Options::default(), once, &scenario));
 }
 
 /// Plays a scenario in which nothing fails.

@@ -10,55 +10,16 @@ use futures_util::future::{BoxFuture, join};
 use runtime::client::Selection;
 use runtime::{Client, Patch, Stop};
 use serde_json::{Value, json};
-use sim::faults::{Action, Ask, Fair, Fate, Fates, Flow, Refusal, Verdict};
+use sim::faults::{Action, Ask, EVERY_FATE, Fair, Fate, Fates, Flow, Once, Refusal, Verdict};
 use sim::{Ended, Process, Seed, Setup, World, simulate};
 use tokio::time::{sleep, timeout};
 
 /// Makes the controllers of the process under test, and runs them.
 pub(crate) type Start = fn(Context) -> BoxFuture<'static, ()>;
 
-/// Everything that can become of a request.
-const FATES: [Fate; 7] = [
-    Fate::CrashBefore,
-    Fate::CrashAfter,
-    Fate::RequestLost,
-    Fate::AnswerLost,
-    Fate::Refused(Refusal::Conflict),
-    Fate::Refused(Refusal::Gone),
-    Fate::Refused(Refusal::Unavailable { seconds: 2 }),
-];
-
-/// One fault, at the `at`-th request that is no watch and no event.
-struct Once {
-    at: u64,
-    fate: Fate,
-    seen: Arc<AtomicU64>,
-}
-
-impl Fates for Once {
-    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
-        if ask.action == Action::Watch || ask.path.contains("/events") {
-            return Fate::Answered.into();
-        }
-        match self.seen.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
-            true => self.fate.clone().into(),
-            false => Fate::Answered.into(),
-        }
-    }
-}
-
 /// Plays a scenario once without faults, and then once for every request and every fate.
 pub(crate) fn at_every_request(start: Start, scenario: impl AsyncFn(&User) + Send + Sync) {
-    let seen = Arc::new(AtomicU64::new(0));
-    play(start, Once { at: 0, fate: Fate::Answered, seen: seen.clone() }, &scenario);
-    let requests = seen.load(Ordering::Relaxed);
-    assert!(requests > 0, "the process asks the server something");
-    for at in 1..=requests {
-        for fate in FATES {
-            println!("request {at} of {requests}: {fate:?}");
-            play(start, Once { at, fate, seen: Arc::default() }, &scenario);
-        }
-    }
+    Once::at_every_request(&EVERY_FATE, |once| play(start, once, &scenario));
 }
 
 /// Plays a scenario with these fates in the process' first life, and none in the next ones.

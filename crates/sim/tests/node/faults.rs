@@ -4,32 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
-use sim::faults::{Action, Ask, Fate, Fates, Refusal, Verdict};
+use sim::faults::{EVERY_FATE, Once};
 use sim::machine::{Event, HostFate};
 use tonic::Code;
 
 use crate::devices::{blocks, device_pod, until_no_device};
 use crate::driver::Reply;
 use crate::stage::{Play, Rig, play};
-
-/// One fault, at the `at`-th request that is no watch and no event.
-struct Once {
-    at: u64,
-    fate: Fate,
-    seen: Arc<AtomicU64>,
-}
-
-impl Fates for Once {
-    fn request(&mut self, ask: &Ask<'_>) -> Verdict {
-        if ask.action == Action::Watch || ask.path.contains("/events") {
-            return Fate::Answered.into();
-        }
-        match self.seen.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
-            true => self.fate.clone().into(),
-            false => Fate::Answered.into(),
-        }
-    }
-}
 
 /// A pod comes, another one with it, both go: nothing is left.
 async fn come_and_go(rig: &Rig) {
@@ -48,30 +29,9 @@ async fn come_and_go(rig: &Rig) {
     rig.until_clean().await;
 }
 
-fn with_api(at: u64, fate: Fate, seen: &Arc<AtomicU64>) -> Play {
-    Play { api: Box::new(Once { at, fate, seen: seen.clone() }), ..Play::attached() }
-}
-
 #[test]
 fn a_fault_at_any_request_leaves_nothing_behind_node_30() {
-    let seen = Arc::new(AtomicU64::new(0));
-    play(with_api(0, Fate::Answered, &seen), come_and_go);
-    let requests = seen.load(Ordering::Relaxed);
-    assert!(requests > 10, "the agent asks the server something");
-    let fates = [
-        Fate::CrashBefore,
-        Fate::CrashAfter,
-        Fate::RequestLost,
-        Fate::AnswerLost,
-        Fate::Refused(Refusal::Conflict),
-        Fate::Refused(Refusal::Unavailable { seconds: 2 }),
-    ];
-    for at in 1..=requests {
-        for fate in &fates {
-            println!("request {at} of {requests}: {fate:?}");
-            play(with_api(at, fate.clone(), &Arc::default()), come_and_go);
-        }
-    }
+    Once::at_every_request(&EVERY_FATE, |once| play(Play { api: Box::new(once), ..Play::attached() }, come_and_go));
 }
 
 /// The same with a device.

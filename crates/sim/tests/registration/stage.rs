@@ -1,6 +1,5 @@
 //! A world with one node's agent, a user, and a fault at a chosen request of the agent.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use node::drivers::Drivers;
 use node::registry::{self, Options, Registry};
 use runtime::{Client, Context, Patch, Stop};
 use serde_json::{Value, json};
-use sim::faults::{Action, Ask, Fair, Fate, Fates, Refusal, Verdict};
+use sim::faults::{Action, Ask, EVERY_FATE, Fair, Fates, Once, Verdict};
 use sim::{Ended, Process, Seed, Setup, World, simulate};
 use tokio::time::{sleep, timeout};
 
@@ -19,45 +18,26 @@ use crate::plugins::{Log, Shelf};
 pub(crate) const NODE: &str = "node-1";
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
 
-/// Everything that can become of a request.
-const FATES: [Fate; 7] = [
-    Fate::CrashBefore,
-    Fate::CrashAfter,
-    Fate::RequestLost,
-    Fate::AnswerLost,
-    Fate::Refused(Refusal::Conflict),
-    Fate::Refused(Refusal::Gone),
-    Fate::Refused(Refusal::Unavailable { seconds: 2 }),
-];
-
-/// One fault, at the `at`-th request that is no watch and no event. All writes are noted.
+/// Notes all writes, whatever becomes of them.
 #[derive(Clone)]
-pub(crate) struct Once {
-    at: u64,
-    fate: Fate,
-    seen: Arc<AtomicU64>,
+pub(crate) struct Noted {
+    once: Once,
     log: Log,
 }
 
-impl Once {
+impl Noted {
     pub(crate) fn never(log: &Log) -> Self {
-        Self { at: 0, fate: Fate::Answered, seen: Arc::default(), log: log.clone() }
+        Self { once: Once::never(), log: log.clone() }
     }
 }
 
-impl Fates for Once {
+impl Fates for Noted {
     fn request(&mut self, ask: &Ask<'_>) -> Verdict {
-        if ask.action == Action::Watch || ask.path.contains("/events") {
-            return Fate::Answered.into();
-        }
-        if ask.action != Action::Read {
+        if !matches!(ask.action, Action::Read | Action::Watch) && !ask.path.contains("/events") {
             let mut log = self.log.lock().expect("nobody panicked");
             log.push(format!("{} {}", ask.method, ask.path));
         }
-        match self.seen.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
-            true => self.fate.clone().into(),
-            false => Fate::Answered.into(),
-        }
+        self.once.request(ask)
     }
 }
 
@@ -110,24 +90,16 @@ pub(crate) fn registry() -> Start {
 
 /// Plays a scenario once without faults, and then once for every request and every fate.
 pub(crate) fn at_every_request(start: &Start, scenario: impl AsyncFn(&Stage) + Send + Sync) {
-    let seen = Arc::new(AtomicU64::new(0));
-    let log = Log::default();
-    play_with(start, Once { at: 0, fate: Fate::Answered, seen: seen.clone(), log: log.clone() }, &log, &scenario);
-    let requests = seen.load(Ordering::Relaxed);
-    assert!(requests > 0, "the process asks the server something");
-    for at in 1..=requests {
-        for fate in FATES {
-            println!("request {at} of {requests}: {fate:?}");
-            let log = Log::default();
-            play_with(start, Once { at, fate, seen: Arc::default(), log: log.clone() }, &log, &scenario);
-        }
-    }
+    Once::at_every_request(&EVERY_FATE, |once| {
+        let log = Log::default();
+        play_with(start, Noted { once, log: log.clone() }, &log, &scenario);
+    });
 }
 
 /// Plays a scenario without faults.
 pub(crate) fn play(start: &Start, scenario: impl AsyncFnOnce(&Stage) + Send) {
     let log = Log::default();
-    play_with(start, Once::never(&log), &log, scenario);
+    play_with(start, Noted::never(&log), &log, scenario);
 }
 
 /// Plays a scenario with these fates in the process' first life, and none in the next ones.

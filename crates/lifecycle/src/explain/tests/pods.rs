@@ -129,6 +129,19 @@ fn a_pod_that_has_its_volumes_is_well() {
 }
 
 #[test]
+fn a_pod_that_has_its_volumes_on_a_node_that_attaches_by_itself_is_well() {
+    let ready = web(condition("True", "ready", "all volumes are mounted"));
+    let alone: Node = read(json!({"metadata": {"name": "node-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+    for attachments in [vec![attachment("node-1", json!({}))], vec![]] {
+        let nodes = seen([alone.clone()]);
+        let picture = Picture { nodes, attachments: explain::Listing::Seen(attachments), ..around(&ready) };
+        let explanation = explain::pod(&picture, &ready);
+        assert_eq!(explanation.standing, Settled, "{explanation}");
+    }
+}
+
+#[test]
 fn a_pod_that_does_not_go_says_who_holds_it() {
     let metadata = json!({"metadata": {"deletionTimestamp": EARLIER}});
     let pod = web(metadata.clone());
