@@ -4,10 +4,10 @@
 //! `UPDATE_GOLDEN=1` writes these anew.
 
 mod api_rig;
-mod rig;
 #[allow(dead_code, reason = "a part of it is used here")]
 #[path = "stack/program.rs"]
 mod program;
+mod rig;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -88,7 +88,8 @@ fn every_flag_of_up_is_a_key_of_the_file_but_those_that_are_about_one_call() {
     let whole = text(&shown.stdout)
         .replace("#data: DIR", "data: /d")
         .replace("#driver: ENDPOINT", "driver: unix:///run/a.sock");
-    let embedded: String = whole.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    let embedded: String =
+        whole.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     fs::write(&file, &embedded).expect("it can be written");
     let checked = config(Path::new("/"), &["check", &file.to_string_lossy()]);
     assert!(checked.status.success(), "{}{embedded}", text(&checked.stdout));
@@ -113,7 +114,8 @@ fn what_is_shown_is_a_file_that_says_the_same() {
     assert!(said.contains(&format!("\ndata: {}\n", data.display())), "paths are relative to the file: {said}");
     assert!(said.contains("\nparts: [sidecars, node, page]\n"), "the default follows from the cluster: {said}");
     assert!(said.contains("\nlog-level: info\n") && said.contains("\nclass: \"5\"\n"), "{said}");
-    let listen: String = said.lines().filter(|line| !line.starts_with("listen:")).map(|line| format!("{line}\n")).collect();
+    let listen: String =
+        said.lines().filter(|line| !line.starts_with("listen:")).map(|line| format!("{line}\n")).collect();
     fs::write(&again, &listen).expect("it can be written");
     let second = config(Path::new("/"), &["show", &again.to_string_lossy()]);
     assert_eq!(text(&second.stdout), said, "{second:?}");

@@ -2,13 +2,13 @@
 //! upgrade of the program.
 
 mod api_rig;
-mod rig;
 #[path = "stack/drivers.rs"]
 mod drivers;
 #[path = "stack/existing.rs"]
 mod existing;
 #[path = "stack/program.rs"]
 mod program;
+mod rig;
 #[path = "stack/service.rs"]
 mod service;
 #[path = "stack/upgrade.rs"]

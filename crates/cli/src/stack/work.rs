@@ -1,5 +1,6 @@
 //! What a stack does once there is an API: the controllers, the scheduler, what stands beside the drivers, and the agent.
 
+use anyhow::bail;
 use control::Context;
 use control::handoff::Handoff;
 use control::schedule::Scheduler;
@@ -76,6 +77,9 @@ impl Work {
         // The local driver first: its name is taken before others come, and others are asked all at once.
         let mut besides = Vec::new();
         if let Some(endpoint) = &ours {
+            if plan.others.contains(endpoint) {
+                bail!("--driver {endpoint} is the socket of the local driver, which is used anyway; drop it");
+            }
             besides.push(Beside::open(&shared, Whose::Ours, endpoint).await?);
         }
         let others = plan.others.iter().map(|endpoint| Beside::open(&shared, Whose::Others, endpoint));

@@ -51,10 +51,10 @@ pub(super) fn unit(data: PathBuf, flags: &[OsString]) -> anyhow::Result<String> 
     for flag in flags {
         line.push(word(&flag)?);
     }
-    let (target, manager) = match stack::may_mount() {
-        true => ("multi-user.target", "systemctl"),
-        // Whoever asks without root's rights gets a unit for the manager of his own.
-        false => ("default.target", "systemctl --user"),
+    let (target, manager, rights) = match stack::may_mount() {
+        true => ("multi-user.target", "systemctl", RIGHTS),
+        // Whoever asks without root's rights gets a unit for the manager of his own, which has none to take away.
+        false => ("default.target", "systemctl --user", ""),
     };
     Ok(TEMPLATE
         .replace("{version}", env!("CARGO_PKG_VERSION"))
@@ -62,8 +62,16 @@ pub(super) fn unit(data: PathBuf, flags: &[OsString]) -> anyhow::Result<String> 
         .replace("{data}", &word(&data.to_string_lossy())?)
         .replace("{command}", &line.join(" "))
         .replace("{target}", target)
-        .replace("{manager}", manager))
+        .replace("{manager}", manager)
+        .replace("{rights}", rights))
 }
+
+/// Root's rights that nothing here has a use for.
+const RIGHTS: &str = "\
+CapabilityBoundingSet=~CAP_SYS_BOOT CAP_SYS_TIME CAP_SYS_MODULE CAP_NET_ADMIN CAP_NET_RAW CAP_SYSLOG CAP_SYS_PACCT \
+CAP_WAKE_ALARM CAP_BPF CAP_AUDIT_CONTROL CAP_AUDIT_WRITE CAP_AUDIT_READ CAP_MAC_ADMIN CAP_MAC_OVERRIDE \
+CAP_SYS_TTY_CONFIG CAP_LEASE
+";
 
 const TEMPLATE: &str = "\
 # Made by `orlop up --print-systemd`, orlop {version}. Enable it with: {manager} enable --now orlop.service
@@ -84,7 +92,6 @@ RestartSec=2
 TimeoutStopSec=90
 # Only the program itself is told to stop: a mkfs that it started finishes, and a frozen filesystem is thawed.
 KillMode=process
-UMask=0077
 LimitNOFILE=65536
 OOMScoreAdjust=-500
 # Nothing that gives the service mounts of its own (PrivateTmp=, PrivateMounts=, ProtectSystem=, ProtectHome=,
@@ -96,7 +103,9 @@ MemoryDenyWriteExecute=yes
 RestrictRealtime=yes
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 SystemCallArchitectures=native
-
+SystemCallFilter=~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap
+SystemCallErrorNumber=EPERM
+{rights}
 [Install]
 WantedBy={target}
 ";

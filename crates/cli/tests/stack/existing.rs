@@ -25,7 +25,7 @@ async fn two_machines_serve_an_existing_cluster_and_what_runs_once_moves_between
     let cluster = with("--kubeconfig", &kubeconfig);
     let start = |parts: &str, more: &[&str], data: &std::path::Path| {
         let program = Program::start(&[&["up", &cluster, parts, &with("--data", data)], more].concat());
-        program.says(": ready ");
+        program.says("ready cluster=");
         program
     };
     let all = "--parts=controllers,scheduler,sidecars,node";

@@ -1,7 +1,9 @@
 //! The program as a process whose log is read, and a user's hands on a cluster.
 
+#![allow(clippy::unwrap_used, reason = "test support")]
+
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -86,7 +88,7 @@ impl Program {
     /// The address of its API, once it is ready.
     #[track_caller]
     pub(crate) fn address(&self) -> String {
-        let line = self.says(": ready ");
+        let line = self.says("ready address=");
         let address = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next());
         address.unwrap_or_else(|| panic!("{line}")).to_owned()
     }
@@ -97,6 +99,9 @@ impl Program {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
         let status = self.child.wait().expect("it is our child");
+        // Its last words may still be on their way through the pipe.
+        let guard = self.log.text.lock().unwrap();
+        drop(self.log.grown.wait_timeout_while(guard, PATIENCE, |(_, ended)| !*ended).unwrap());
         assert!(status.success(), "{status}:\n{}", self.said());
         self.said()
     }
@@ -212,7 +217,7 @@ pub(crate) fn driver_flag(socket: &Path) -> String {
 }
 
 /// Another driver, as somebody else would run it.
-pub(crate) fn other_driver(name: &str, socket: &Path, pool: &PathBuf) -> Program {
+pub(crate) fn other_driver(name: &str, socket: &Path, pool: &Path) -> Program {
     let endpoint = format!("--endpoint=unix://{}", socket.display());
     let node = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     let words = ["driver", &endpoint, "--driver-name", name, "--node-id", &node, &with("--pool", pool)];
