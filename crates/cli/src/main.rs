@@ -3,6 +3,7 @@
 mod api;
 mod bench;
 mod cluster;
+mod config;
 mod controllers;
 mod csi;
 mod data;
@@ -39,7 +40,8 @@ struct Orlop {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Demo(Box<demo::Args>),
-    Up(Box<up::Args>),
+    Up(Box<up::Call>),
+    Config(config::Args),
     Api(api::Args),
     Backup(data::BackupArgs),
     Restore(data::RestoreArgs),
@@ -85,7 +87,8 @@ fn main() -> ExitCode {
     };
     match parsed.command {
         Command::Demo(args) => demo::run(*args),
-        Command::Up(args) => up::run(*args),
+        Command::Up(call) => up::run(&call),
+        Command::Config(args) => config::run(&args),
         Command::Api(args) => api::run(args),
         Command::Backup(args) => data::backup(&args),
         Command::Restore(args) => data::restore(&args),

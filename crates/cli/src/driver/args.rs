@@ -145,6 +145,8 @@ pub(crate) struct Flags {
     pub(crate) endpoint: String,
     pub(crate) node_id: String,
     pub(crate) pool: PathBuf,
+    /// Others, as they are typed.
+    pub(crate) more: &'static [&'static str],
 }
 
 impl Flags {
@@ -152,7 +154,7 @@ impl Flags {
     pub(crate) fn settle(self) -> anyhow::Result<Settings> {
         let pool = self.pool.display().to_string();
         let flags = ["--endpoint", &self.endpoint, "--node-id", &self.node_id, "--pool", &pool];
-        let args: Args = crate::process::flags(&flags)?;
+        let args: Args = crate::process::flags(&[&flags, self.more].concat())?;
         args.settle()
     }
 }

@@ -14,6 +14,8 @@ mod fstab;
 mod path;
 mod unit;
 
+pub(crate) use unit::word;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ pub(super) fn text(args: &MountArgs, path: &Path) -> anyhow::Result<String> {
 
 /// A word of a command line in a unit. What would need systemd's own escapes is refused, so that a unit never means
 /// something else than it says.
-fn word(text: &str) -> anyhow::Result<String> {
+pub(crate) fn word(text: &str) -> anyhow::Result<String> {
     if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control() || "\"'\\$%;".contains(c)) {
         bail!("{text:?} cannot stand in a systemd unit as it is; choose a name without spaces, quotes, $ and %");
     }

@@ -163,6 +163,11 @@ impl NodeAgent {
         &self.sockets
     }
 
+    /// Why it ended by itself, if it did.
+    pub(crate) fn refused(&self) -> Option<&MachineError> {
+        self.refused.get()
+    }
+
     /// Runs all until `stop`, or until somebody else turns out to look after the node.
     pub(crate) async fn run(&self, stop: Stop) {
         let refused = async {

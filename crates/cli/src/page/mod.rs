@@ -31,6 +31,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use control::Context;
+use futures_util::future::join_all;
+use runtime::csi::Driver;
 use runtime::{Stop, client};
 use tokio::net::TcpListener;
 
@@ -109,8 +111,8 @@ pub(crate) struct Settings {
     /// What the page calls the cluster.
     pub(crate) cluster: String,
     pub(crate) token: Kept,
-    /// The socket of a driver that publishes no capacity, and is asked.
-    pub(crate) driver: Option<PathBuf>,
+    /// Drivers that publish no capacity, and are asked. Somebody else keeps them connected.
+    pub(crate) drivers: Vec<Driver>,
 }
 
 /// Where the token is.
@@ -180,7 +182,7 @@ impl Page {
             server.run(&stop),
             paint::run(painter, &board, &stop),
             diary::keep(&context, &board, &stop),
-            rooms::ask(settings.driver, &context, (&asked, &board), &stop),
+            join_all(settings.drivers.iter().map(|driver| rooms::ask(driver, (&asked, &board), &stop))),
         );
         Ok(())
     }
@@ -198,7 +200,7 @@ async fn start(args: &Args) -> anyhow::Result<()> {
         listen: args.listen,
         cluster: args.context.clone().unwrap_or_default(),
         token: args.token_file.clone().map_or(Kept::Nowhere, Kept::In),
-        driver: None,
+        drivers: Vec::new(),
     };
     let page = Page::open(settings).await?;
     page.announce()?;

@@ -1,16 +1,13 @@
 //! How much room a driver has that tells nobody by itself: it is asked while somebody looks.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::csi::v1::GetCapacityRequest;
-use control::Context;
-use driver_sdk::csi::Endpoint;
 use lifecycle::scene::Room;
 use runtime::Stop;
-use runtime::csi::{Driver, Options};
+use runtime::csi::Driver;
 use tokio::time::sleep;
 
 use super::board::Board;
@@ -35,16 +32,8 @@ impl Asked {
     }
 }
 
-/// Asks the driver on a socket, if there is one, until `stop`.
-pub(super) async fn ask(
-    socket: Option<PathBuf>,
-    context: &Context,
-    (asked, board): (&Asked, &Arc<Board>),
-    stop: &Stop,
-) {
-    let endpoint = socket.and_then(|socket| format!("unix://{}", socket.display()).parse::<Endpoint>().ok());
-    let Some(endpoint) = endpoint else { return };
-    let driver = Driver::new(endpoint, Options::default(), &context.metrics);
+/// Asks a driver, whenever it is connected, until `stop`.
+pub(super) async fn ask(driver: &Driver, (asked, board): (&Asked, &Arc<Board>), stop: &Stop) {
     let asking = async {
         let facts = driver.ready().await;
         let mut viewers = board.viewers();
@@ -65,8 +54,7 @@ pub(super) async fn ask(
     };
     tokio::select! {
         biased;
-        // Another driver on that socket ends the asking: what it has is not this one's.
-        _ = driver.run(stop) => {}
+        () = stop.stopped() => {}
         () = asking => {}
     }
 }

@@ -10,7 +10,7 @@ use runtime::args::{KubeArgs, LeaderArgs, ServeArgs, parse_duration};
 use crate::process::{self, Lead, LogArgs, Process};
 
 /// The lease that replicas compete for.
-const LOCK: &str = "orlop-scheduler";
+pub(crate) const LOCK: &str = "orlop-scheduler";
 
 /// Gives pods the nodes that their volumes can be reached from, where no kube-scheduler runs.
 ///

@@ -170,10 +170,15 @@ impl Parts {
     }
 }
 
-/// The options of a sidecar that is a part of a larger process, which has no pod and no node.
-pub(crate) fn options(args: &Args, context: &Context, facts: &Facts) -> anyhow::Result<SidecarOptions> {
-    let nowhere = Surroundings { node: None, namespace: None, pod: None };
-    args.options(&component(context, facts), AttributesGate::On, &nowhere)
+/// The options of a sidecar that is a part of a larger process, which has no pod. It serves one node if one is given.
+pub(crate) async fn options(
+    args: &Args,
+    context: &Context,
+    facts: &Facts,
+    node: Option<String>,
+) -> anyhow::Result<SidecarOptions> {
+    let around = Surroundings { node, namespace: None, pod: None };
+    args.options(&component(context, facts), attributes(args, context).await, &around)
 }
 
 /// Who events come from: the driver, this host, and this run.

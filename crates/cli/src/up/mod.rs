@@ -1,34 +1,69 @@
-//! `orlop up`: the whole of storage as one long-running process, on the embedded API.
+//! `orlop up`: the whole of storage as one long-running process, on the embedded API or on a cluster that exists.
+
+mod service;
+mod settle;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use clap::{ArgAction, ArgMatches};
+use driver_sdk::csi::Endpoint;
 use runtime::client::Error;
 use runtime::{Stopper, stop};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::cluster::output;
+use crate::config::{self, Effective};
 use crate::page;
 use crate::process::{self, LogArgs};
-use crate::stack::{self, Parts, Place, Stack};
+use crate::stack::{self, Cluster, Parts, Place, Plan, Role, Running};
+pub(crate) use settle::Wrong;
 
-/// Runs the API, the local driver, the controllers and the provisioner in one process.
+/// Runs the API, the local driver, the controllers, the provisioner, the attacher and the node agent in one process.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Directory of everything: objects, keys, volumes, kubeconfig; made if it does not exist.
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    data: Option<PathBuf>,
     /// Loopback address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
-    /// Name of the default class, which is made if it does not exist; empty makes none.
+    /// Name of the local driver's class, which is made if it does not exist; empty makes none. On the embedded API it is the
+    /// default class; on an existing cluster it is not, and volumes are made where a pod needs them.
     #[arg(long, value_name = "NAME", default_value = "local")]
     class: String,
     /// Loopback address of the live page, or off. Its address with the token is in DIR/page-url.
     #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:0")]
     page: page::Where,
+    /// Socket of a CSI driver that somebody else runs, such as unix:///run/other/csi.sock: claims of its classes are served
+    /// as well. May be given more than once. A driver that is away is waited for.
+    #[arg(long, value_name = "ENDPOINT", value_parser = settle::socket, help_heading = "Drivers")]
+    driver: Vec<Endpoint>,
+    /// Run the local driver in this process.
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Drivers")]
+    local_driver: bool,
+    /// Use the cluster of this kubeconfig, and run no API server.
+    #[arg(long, value_name = "FILE", help_heading = "Existing cluster")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig. Without it: its current one.
+    #[arg(long, value_name = "NAME", help_heading = "Existing cluster")]
+    context: Option<String>,
+    /// What runs, of `controllers`, `scheduler`, `sidecars` (provisioner and attacher of each driver), `node` (the agent of
+    /// this machine, which needs root) and `page`. [default: all; with --kubeconfig sidecars, node and page, since a cluster
+    /// has controllers and a scheduler]
+    #[arg(long, value_enum, value_name = "PART,...", value_delimiter = ',', hide_possible_values = true)]
+    parts: Vec<Role>,
+    /// YAML file with the same settings: each flag without its dashes is a key. A flag overrides it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print a systemd unit that runs `orlop up` with these flags, and do nothing else.
+    #[arg(long)]
+    print_systemd: bool,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -36,68 +71,150 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   orlop up --data ./orlop
-  KUBECONFIG=./orlop/kubeconfig kubectl get storageclass,pvc,pv";
+  KUBECONFIG=./orlop/kubeconfig kubectl get storageclass,pvc,pv
+  orlop up --data ./orlop --driver unix:///run/other/csi.sock --local-driver=false
+  orlop up --data /var/lib/orlop --kubeconfig ~/.kube/config --context production
+  orlop up --config /etc/orlop.yaml
+  orlop up --data /var/lib/orlop --print-systemd > /etc/systemd/system/orlop.service";
 
-pub(crate) fn run(args: Args) -> ExitCode {
-    process::ended("up", args.log.start().and_then(|()| process::block_on(start(args))))
+/// The command line as it was given, before the file that it may name is read.
+#[derive(Debug, Clone)]
+pub(crate) struct Call(ArgMatches);
+
+impl clap::FromArgMatches for Call {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(matches.clone()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = matches.clone();
+        Ok(())
+    }
 }
 
-async fn start(args: Args) -> anyhow::Result<()> {
-    if !args.listen.ip().is_loopback() {
-        bail!("--listen {}: only loopback addresses are served, such as 127.0.0.1:6443", args.listen);
+impl clap::Args for Call {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        Args::augment_args(command)
     }
-    std::fs::create_dir_all(&args.data).with_context(|| format!("making {}", args.data.display()))?;
-    // Sockets and state are told by their full names, also in messages.
-    let data = args.data.canonicalize().with_context(|| format!("--data {}", args.data.display()))?;
-    let place = Place { data, listen: args.listen };
-    let (stack, mut parts) = Stack::start(&place).await?;
-    make_class(&stack, &args.class).await?;
-    if let page::Where::At(listen) = args.page {
-        start_page(&place, &stack, &mut parts, listen).await?;
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Args::augment_args_for_update(command)
     }
-    tracing::info!(address = %stack.address, kubeconfig = %place.kubeconfig().display(), driver = stack.driver, "ready");
+}
+
+pub(crate) fn run(call: &Call) -> ExitCode {
+    process::ended("up", begin(call))
+}
+
+fn begin(Call(given): &Call) -> anyhow::Result<()> {
+    let Effective { args, .. } = Effective::of_call(given).context("nothing is started")?;
+    if args.print_systemd {
+        let unit = service::unit(args.data()?, &config::given_words(given))?;
+        return output::write(&unit);
+    }
+    args.log.start()?;
+    process::block_on(start(&args))
+}
+
+async fn start(args: &Args) -> anyhow::Result<()> {
+    let plan = args.plan()?;
+    let (running, mut parts) = plan.start().await?;
+    make_class(&running, &plan, &args.class).await?;
+    if let (page::Where::At(listen), true) = (args.page, plan.has(Role::Page)) {
+        start_page(&plan.place, &running, &mut parts, listen).await?;
+    }
+    tell_ready(&plan, &running);
     let (stopper, stopped) = Stopper::new();
-    tokio::select! {
+    let mut signals = pin!(stop::on_signals(stopper));
+    let failed = tokio::select! {
         biased;
-        () = stopped.stopped() => {}
-        error = parts.failed() => return Err(error),
-        signals = stop::on_signals(stopper) => signals.context("listening for signals")?,
+        () = stopped.stopped() => None,
+        error = parts.failed() => Some(error),
+        signals = &mut signals => return signals.context("listening for signals"),
+    };
+    service::notify(service::State::Stopping);
+    let ended = tokio::select! {
+        biased;
+        ended = parts.end() => ended,
+        // The second signal: whoever sends it does not want to wait.
+        signals = &mut signals => signals.context("listening for signals").and_then(|()| bail!("stopped before all was done")),
+    };
+    match (failed, ended) {
+        (None, ended) => ended?,
+        (Some(error), Ok(())) => return Err(error),
+        (Some(error), Err(also)) => {
+            tracing::error!(error = format!("{also:#}"), "ending the rest");
+            return Err(error);
+        }
     }
-    parts.end().await?;
-    if stack::may_mount() {
-        stack::release(&place)?;
+    if plan.mounts() {
+        stack::release(&plan.place)?;
     }
     tracing::info!("stopped");
     Ok(())
 }
 
+/// Tells the log, and whoever supervises this process.
+fn tell_ready(plan: &Plan, running: &Running) {
+    let driver = running.local.as_deref();
+    match (&plan.cluster, running.address) {
+        (Cluster::Existing { kubeconfig, .. }, _) => {
+            tracing::info!(cluster = %kubeconfig.display(), driver, parts = ?plan.roles, "ready");
+        }
+        (Cluster::Embedded, Some(address)) => {
+            tracing::info!(%address, kubeconfig = %plan.place.kubeconfig().display(), driver, "ready");
+        }
+        (Cluster::Embedded, None) => tracing::info!(driver, "ready"),
+    }
+    service::notify(service::State::Ready);
+}
+
 /// The live page, which reads what the controllers' caches hold.
-async fn start_page(place: &Place, stack: &Stack, parts: &mut Parts, listen: page::Loopback) -> anyhow::Result<()> {
+async fn start_page(place: &Place, running: &Running, parts: &mut Parts, listen: page::Loopback) -> anyhow::Result<()> {
     let settings = page::Settings {
         listen,
         cluster: format!("orlop up on {}", stack::node_name()),
         token: page::Kept::In(place.data.join("page-token")),
-        driver: Some(place.socket()),
+        drivers: running.drivers.clone(),
     };
     let page = page::Page::open(settings).await?;
     page.write_url(&place.data.join("page-url"))?;
     page.announce()?;
-    let context = stack.context.clone();
+    let context = running.context.clone();
     parts.add_first("the page", |stop| async move { page.run(context, stop).await });
     Ok(())
 }
 
-/// The class that claims get when they name none.
-async fn make_class(stack: &Stack, name: &str) -> anyhow::Result<()> {
-    if name.is_empty() {
-        return Ok(());
-    }
-    let kind = api::Kind::STORAGE_CLASS;
-    let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "provisioner": stack.driver,
-        "allowVolumeExpansion": true,
-        "metadata": {"name": name, "annotations": {api::keys::annotation::DEFAULT_CLASS.0: "true"}}});
-    match stack.context.client.create::<api::Class>(kind, None, &body).await {
+/// The class of the local driver's volumes.
+async fn make_class(running: &Running, plan: &Plan, name: &str) -> anyhow::Result<()> {
+    let (Some(driver), false) = (&running.local, name.is_empty()) else { return Ok(()) };
+    let body = class(name, driver, &plan.cluster);
+    match running.context.client.create::<api::Class>(api::Kind::STORAGE_CLASS, None, &body).await {
         Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error).with_context(|| format!("making the class {name:?}")),
+    }
+}
+
+/// On our own API it is what claims get when they name none. On a cluster that is somebody else's to say; and there may be
+/// more machines than this one, so that a volume waits for the pod that says where.
+fn class(name: &str, driver: &str, cluster: &Cluster) -> Value {
+    let kind = api::Kind::STORAGE_CLASS;
+    let mut body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "provisioner": driver,
+        "allowVolumeExpansion": true, "metadata": {"name": name}});
+    match cluster {
+        Cluster::Embedded => {
+            body["metadata"]["annotations"] = json!({api::keys::annotation::DEFAULT_CLASS.0: "true"});
+        }
+        Cluster::Existing { .. } => body["volumeBindingMode"] = json!("WaitForFirstConsumer"),
+    }
+    body
+}
+
+impl Args {
+    /// The directory, without a reference to the working directory.
+    fn data(&self) -> anyhow::Result<PathBuf> {
+        let data = self.data.as_deref().filter(|data| !data.as_os_str().is_empty());
+        let data: &Path = data.context("no directory: give --data DIR, or the key data in the configuration file")?;
+        std::path::absolute(data).with_context(|| format!("--data {}", data.display()))
     }
 }

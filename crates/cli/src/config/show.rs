@@ -1,0 +1,68 @@
+//! `orlop config show`: every setting with its value, as a file that says the same.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::{Arg, ArgAction};
+
+use super::effective::Effective;
+use super::flags::{Flags, Takes, name, takes};
+use crate::cluster::output;
+
+pub(super) fn print(file: Option<&Path>) -> anyhow::Result<()> {
+    let effective = match file {
+        Some(file) => Effective::of_file(file)?,
+        None => Effective::of_nothing()?,
+    };
+    output::write(&text(&effective)?)
+}
+
+fn text(effective: &Effective) -> anyhow::Result<String> {
+    let flags = Flags::of_up();
+    let mut text = String::new();
+    for flag in flags.all() {
+        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+        let key = name(flag);
+        writeln!(text, "# {}", help.replace('\n', "\n# ")).context("writing")?;
+        let values = values(effective, flag);
+        match (values.as_slice(), takes(flag)) {
+            ([], _) => {
+                let placeholder =
+                    flag.get_value_names().and_then(|names| names.first()).map_or("...", |name| name.as_str());
+                writeln!(text, "#{key}: {placeholder}")
+            }
+            (values, Takes::Many) => {
+                let values: Vec<String> = values.iter().map(|value| scalar(value, flag)).collect();
+                writeln!(text, "{key}: [{}]", values.join(", "))
+            }
+            (values, Takes::One | Takes::Switch) => writeln!(text, "{key}: {}", scalar(&values.concat(), flag)),
+        }
+        .context("writing")?;
+    }
+    Ok(text)
+}
+
+fn values(effective: &Effective, flag: &Arg) -> Vec<String> {
+    if name(flag) == "parts" {
+        // Its default depends on the cluster, so that no text in the definition can tell it.
+        return effective.args.part_names();
+    }
+    let raw = effective.matches.get_raw(flag.get_id().as_str()).into_iter().flatten();
+    raw.map(|value| value.to_string_lossy().into_owned()).collect()
+}
+
+/// A value as YAML. Whatever might be read as something else gets quotes.
+fn scalar(value: &str, flag: &Arg) -> String {
+    let switch = matches!(flag.get_action(), ArgAction::SetTrue)
+        || flag.get_value_parser().type_id() == std::any::TypeId::of::<bool>();
+    let starts = value.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/');
+    let plain =
+        starts && value.chars().all(|c| c.is_ascii_alphanumeric() || "/._-:".contains(c)) && !value.ends_with(':');
+    let word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&value.to_lowercase().as_str());
+    match switch || (plain && !word) {
+        true => value.to_owned(),
+        // A string of JSON is one of YAML.
+        false => serde_json::Value::from(value).to_string(),
+    }
+}

@@ -1,0 +1,72 @@
+//! Where a stack keeps its things, and what this machine lets it do.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use linux::mountinfo::MountTable;
+use linux::mounts;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::process;
+
+/// Where things are.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// Holds everything: objects, keys, volumes, the socket.
+    pub(crate) data: PathBuf,
+    pub(crate) listen: SocketAddr,
+}
+
+impl Place {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.data.join("kubeconfig")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.data.join("csi.sock")
+    }
+
+    pub(crate) fn pool(&self) -> PathBuf {
+        self.data.join("pool")
+    }
+
+    /// The agent's directory: what a kubelet has in /var/lib/kubelet.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.data.join("node")
+    }
+
+    /// Keeps a second stack out of the same directory for as long as the file is open.
+    pub(super) fn hold(&self) -> anyhow::Result<File> {
+        let directory = File::open(&self.data).with_context(|| format!("opening {}", self.data.display()))?;
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(directory),
+            Err(Errno::WOULDBLOCK) => {
+                bail!("{} is in use by another `orlop up`; stop that one, or give another --data", self.data.display())
+            }
+            Err(error) => Err(error).with_context(|| format!("locking {}", self.data.display())),
+        }
+    }
+}
+
+/// Takes away the mount that the agent's directory is, unless volumes are mounted below it: those stay for the next run.
+pub(crate) fn release(place: &Place) -> anyhow::Result<()> {
+    let Ok(root) = place.root().canonicalize() else { return Ok(()) };
+    let table = MountTable::read().context("reading the mount table")?;
+    match table.below(&root).next() {
+        Some(_) => Ok(()),
+        None => mounts::unmount_all(&root).map(drop).with_context(|| format!("unmounting {}", root.display())),
+    }
+}
+
+/// Whether this process may mount; an agent that may not is of no use.
+pub(crate) fn may_mount() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// What this machine's Node is called.
+pub(crate) fn node_name() -> String {
+    process::identity().to_lowercase()
+}

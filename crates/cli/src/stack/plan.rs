@@ -1,0 +1,148 @@
+//! What a stack is made of.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use driver_sdk::csi::Endpoint;
+use runtime::lease;
+use sha2::{Digest as _, Sha256};
+
+use super::place::{self, Place};
+use crate::process::{self, Lead};
+
+/// Leases and journals are there, on the embedded API as on others.
+pub(super) const NAMESPACE: &str = "kube-system";
+
+/// What a stack does for the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Role {
+    /// What `orlop controllers` does.
+    Controllers,
+    /// What `orlop scheduler` does.
+    Scheduler,
+    /// What `orlop sidecar` does, beside each driver.
+    Sidecars,
+    /// What `orlop node` and `orlop registrar` do.
+    Node,
+    /// The live page.
+    Page,
+}
+
+impl Role {
+    /// What is on unless something else is asked for. A cluster has a binder, an attach/detach controller and a scheduler
+    /// already: a second binder beside kube-controller-manager's would work against it, since each knows its own lease only.
+    pub(crate) fn usual(cluster: &Cluster) -> BTreeSet<Self> {
+        match cluster {
+            Cluster::Embedded => {
+                BTreeSet::from([Self::Controllers, Self::Scheduler, Self::Sidecars, Self::Node, Self::Page])
+            }
+            Cluster::Existing { .. } => BTreeSet::from([Self::Sidecars, Self::Node, Self::Page]),
+        }
+    }
+}
+
+/// Whose API is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cluster {
+    /// Ours, in this process.
+    Embedded,
+    Existing {
+        kubeconfig: PathBuf,
+        context: Option<String>,
+    },
+}
+
+/// Whether the local driver runs in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Local {
+    Run,
+    LeaveOut,
+}
+
+/// A stack that is to be started.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) place: Place,
+    pub(crate) cluster: Cluster,
+    pub(crate) local: Local,
+    /// Sockets of drivers that somebody else runs.
+    pub(crate) others: Vec<Endpoint>,
+    pub(crate) roles: BTreeSet<Role>,
+}
+
+impl Plan {
+    /// Everything, on the embedded API, with the local driver alone.
+    pub(crate) fn whole(place: &Place) -> Self {
+        Self {
+            place: place.clone(),
+            cluster: Cluster::Embedded,
+            local: Local::Run,
+            others: Vec::new(),
+            roles: Role::usual(&Cluster::Embedded),
+        }
+    }
+
+    pub(crate) fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+
+    /// Whether the agent runs here.
+    pub(crate) fn mounts(&self) -> bool {
+        self.has(Role::Node) && place::may_mount()
+    }
+
+    /// Who may do what must be done once: on our own API nobody else is, on others whoever holds the lease.
+    pub(super) fn lead(&self, lock: &str) -> Lead {
+        match &self.cluster {
+            Cluster::Embedded => Lead::Always,
+            Cluster::Existing { .. } => {
+                let (lock, identity) = (lease::sanitise(lock), lease::sanitise(&self.identity()));
+                Lead::Lease(lease::Options::new(NAMESPACE, &lock, &identity))
+            }
+        }
+    }
+
+    /// Who we are among those that compete for a lease: the same after a restart, and another for each directory, since two
+    /// of one identity would both lead.
+    fn identity(&self) -> String {
+        let digest = Sha256::digest(self.place.data.as_os_str().as_encoded_bytes());
+        let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        format!("{}_{short}", process::identity())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(data: &str, cluster: Cluster) -> Plan {
+        let place = Place { data: PathBuf::from(data), listen: ([127, 0, 0, 1], 0).into() };
+        Plan { cluster, ..Plan::whole(&place) }
+    }
+
+    fn elsewhere() -> Cluster {
+        Cluster::Existing { kubeconfig: PathBuf::from("kubeconfig"), context: None }
+    }
+
+    fn identity(plan: &Plan) -> Option<String> {
+        match plan.lead("lock") {
+            Lead::Always => None,
+            Lead::Lease(options) => Some(options.identity),
+        }
+    }
+
+    #[test]
+    fn what_must_run_once_needs_a_lease_only_where_others_may_run_it() {
+        assert_eq!(identity(&plan("/a", Cluster::Embedded)), None);
+        let (first, second) = (identity(&plan("/a", elsewhere())), identity(&plan("/b", elsewhere())));
+        assert!(first.is_some() && first != second, "two of one identity would both lead: {first:?}");
+        assert_eq!(first, identity(&plan("/a", elsewhere())), "a restart finds its own lease");
+    }
+
+    #[test]
+    fn a_cluster_that_has_a_binder_gets_no_second_one_unless_asked() {
+        let usual = Role::usual(&elsewhere());
+        assert!(!usual.contains(&Role::Controllers) && !usual.contains(&Role::Scheduler));
+        assert!(Role::usual(&Cluster::Embedded).contains(&Role::Controllers));
+    }
+}
