@@ -170,10 +170,15 @@ impl Parts {
     }
 }
 
-/// The options of a sidecar that is a part of a larger process, which has no pod and no node.
-pub(crate) fn options(args: &Args, context: &Context, facts: &Facts) -> anyhow::Result<SidecarOptions> {
-    let nowhere = Surroundings { node: None, namespace: None, pod: None };
-    args.options(&component(context, facts), AttributesGate::On, &nowhere)
+/// The options of a sidecar that is a part of a larger process, which has no pod. `node` is for `--node-deployment`.
+pub(crate) fn options(
+    args: &Args,
+    context: &Context,
+    facts: &Facts,
+    node: Option<&str>,
+) -> anyhow::Result<SidecarOptions> {
+    let around = Surroundings { node: node.map(str::to_owned), namespace: None, pod: None };
+    args.options(&component(context, facts), AttributesGate::On, &around)
 }
 
 /// Who events come from: the driver, this host, and this run.

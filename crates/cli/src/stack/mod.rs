@@ -5,10 +5,11 @@
 //! kubeconfig. Binder and provisioner share caches and tell each other directly what annotations would say.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::node::registrar::{self, Registrar};
+use ::node::registry::Welcome;
 use anyhow::{Context as _, anyhow};
 use apiserver::auth::User;
 use control::Context;
@@ -23,6 +24,7 @@ use runtime::{Stop, Stopper};
 use tokio::task::JoinHandle;
 
 use crate::controllers::{self, Controllers};
+use crate::join::{self, Company};
 use crate::node::{self, NodeAgent};
 use crate::process::{self, Lead, Process};
 use crate::{api, driver, scheduler, sidecar};
@@ -56,7 +58,12 @@ impl Place {
 
 /// Takes away the mount that the agent's directory is, unless volumes are mounted below it: those stay for the next run.
 pub(crate) fn release(place: &Place) -> anyhow::Result<()> {
-    let Ok(root) = place.root().canonicalize() else { return Ok(()) };
+    release_root(&place.root())
+}
+
+/// The same for the agent of another data directory.
+pub(crate) fn release_root(root: &Path) -> anyhow::Result<()> {
+    let Ok(root) = root.canonicalize() else { return Ok(()) };
     let table = MountTable::read().context("reading the mount table")?;
     match table.below(&root).next() {
         Some(_) => Ok(()),
@@ -76,6 +83,9 @@ pub(crate) struct Stack {
     pub(crate) address: SocketAddr,
     /// What the driver calls itself.
     pub(crate) driver: String,
+    pub(crate) company: Company,
+    /// Where other machines find it.
+    pub(crate) machines: Option<SocketAddr>,
 }
 
 /// The parts of a stack that runs. Dropping this does not end them.
@@ -106,7 +116,15 @@ impl Part {
 impl Stack {
     /// Starts all parts; when this returns, a claim can be made.
     pub(crate) async fn start(place: &Place) -> anyhow::Result<(Self, Parts)> {
-        let server = api::Server::open(&place.data, place.listen, Some(&place.kubeconfig())).await?;
+        Self::start_for(place, None).await
+    }
+
+    /// The same, and other machines may join.
+    pub(crate) async fn start_for(place: &Place, machines: Option<join::Listen>) -> anyhow::Result<(Self, Parts)> {
+        let address = machines.map(join::Listen::address);
+        let server = api::Server::open_for(&place.data, place.listen, Some(&place.kubeconfig()), address).await?;
+        let machines_at = server.machines();
+        join::note_address(&place.data, machines_at)?;
         let (api, address) = (server.api.clone(), server.address);
         let serving = Part::start("the API server", |stop| async move {
             server.serve(None, async move { stop.stopped().await }).await
@@ -118,8 +136,15 @@ impl Stack {
         let context = process.context.clone();
         let metrics = context.metrics.clone();
         api.measure_beside(move || metrics.encode());
-        let (driver, working) = work(process, place).await?;
-        Ok((Self { context, address, driver }, Parts { parts: vec![working, driving, serving] }))
+        let company = Company::find(&context.client, machines).await?;
+        if company == Company::Several {
+            join::prepare(&context.client).await?;
+        }
+        let (driver, working) = work(process, place, company).await?;
+        Ok((
+            Self { context, address, driver, company, machines: machines_at },
+            Parts { parts: vec![working, driving, serving] },
+        ))
     }
 }
 
@@ -201,11 +226,11 @@ pub(crate) fn node_name() -> String {
 }
 
 /// The controllers, what stands beside the driver, and the agent; gives the driver's name.
-async fn work(process: Process, place: &Place) -> anyhow::Result<(String, Part)> {
+async fn work(process: Process, place: &Place, company: Company) -> anyhow::Result<(String, Part)> {
     let socket = place.socket();
     // Without nodes there is nothing to gather places from: the driver says where a volume is.
     let flags = ["--immediate-topology=false", "--leader-election-namespace=kube-system"];
-    let args: sidecar::Args = process::flags(&flags)?;
+    let args: sidecar::Args = process::flags(&[&flags[..], company.flags()].concat())?;
     let controllers: controllers::WorkArgs = process::flags(&[])?;
     let endpoint: Endpoint = format!("unix://{}", socket.display()).parse().context("the driver's socket")?;
     let driver = Driver::new(endpoint, csi::Options::default(), &process.context.metrics);
@@ -215,8 +240,12 @@ async fn work(process: Process, place: &Place) -> anyhow::Result<(String, Part)>
         async move { driver.run(&connection).await }
     });
     let facts = driver.ready().await;
-    let sidecar = Sidecar::new(&process.context, &driver, &facts, sidecar::options(&args, &process.context, &facts)?);
-    let attacher = Attacher::new(&process.context, &driver, &facts, args.attaching());
+    let mut options = sidecar::options(&args, &process.context, &facts, company.node().as_deref())?;
+    let mut attaching = args.attaching();
+    company.settle(&mut options, &mut attaching);
+    let sidecar = Sidecar::new(&process.context, &driver, &facts, options);
+    let attacher = Attacher::new(&process.context, &driver, &facts, attaching);
+    let welcome = Welcome::new(&process.context);
     let controllers = Controllers::new(&process.context, &controllers)?;
     let scheduler = Scheduler::new(&process.context, process::flags::<scheduler::WorkArgs>(&[])?.options()?);
     let machine = if may_mount() { Some(Machine::new(&process.context, &driver, place)?) } else { None };
@@ -225,7 +254,7 @@ async fn work(process: Process, place: &Place) -> anyhow::Result<(String, Part)>
         let serve = process::no_endpoint();
         let all = |stop: Stop| {
             let (sidecar, attacher, controllers) = (&sidecar, &attacher, &controllers);
-            let (scheduler, machine) = (&scheduler, &machine);
+            let (scheduler, machine, welcome) = (&scheduler, &machine, &welcome);
             async move {
                 let machine = async {
                     if let Some(machine) = machine {
@@ -238,6 +267,7 @@ async fn work(process: Process, place: &Place) -> anyhow::Result<(String, Part)>
                     Box::pin(controllers.run(stop.clone())),
                     Box::pin(scheduler.run(&stop)),
                     Box::pin(machine),
+                    Box::pin(welcome.run(&stop)),
                 );
             }
         };

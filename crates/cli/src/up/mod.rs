@@ -9,6 +9,7 @@ use runtime::client::Error;
 use runtime::{Stopper, stop};
 use serde_json::json;
 
+use crate::join;
 use crate::page;
 use crate::process::{self, LogArgs};
 use crate::stack::{self, Parts, Place, Stack};
@@ -23,6 +24,10 @@ pub(crate) struct Args {
     /// Loopback address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
+    /// Address of this machine on which others may join it, such as 10.0.0.1:6444; off unless given. `orlop token create`
+    /// then makes the tokens that they need.
+    #[arg(long, value_name = "ADDRESS")]
+    serve_machines: Option<join::Listen>,
     /// Name of the default class, which is made if it does not exist; empty makes none.
     #[arg(long, value_name = "NAME", default_value = "local")]
     class: String,
@@ -50,10 +55,13 @@ async fn start(args: Args) -> anyhow::Result<()> {
     // Sockets and state are told by their full names, also in messages.
     let data = args.data.canonicalize().with_context(|| format!("--data {}", args.data.display()))?;
     let place = Place { data, listen: args.listen };
-    let (stack, mut parts) = Stack::start(&place).await?;
+    let (stack, mut parts) = Stack::start_for(&place, args.serve_machines).await?;
     make_class(&stack, &args.class).await?;
     if let page::Where::At(listen) = args.page {
         start_page(&place, &stack, &mut parts, listen).await?;
+    }
+    if let Some(machines) = stack.machines {
+        tracing::info!(%machines, "other machines may join");
     }
     tracing::info!(address = %stack.address, kubeconfig = %place.kubeconfig().display(), driver = stack.driver, "ready");
     let (stopper, stopped) = Stopper::new();
@@ -94,9 +102,13 @@ async fn make_class(stack: &Stack, name: &str) -> anyhow::Result<()> {
     }
     let kind = api::Kind::STORAGE_CLASS;
     let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "provisioner": stack.driver,
+        "volumeBindingMode": join::binding_mode(stack.company),
         "allowVolumeExpansion": true,
         "metadata": {"name": name, "annotations": {api::keys::annotation::DEFAULT_CLASS.0: "true"}}});
     match stack.context.client.create::<api::Class>(kind, None, &body).await {
+        Err(Error::AlreadyExists { .. }) if stack.company == join::Company::Several => {
+            join::warn_of_class(&stack.context.client, name).await
+        }
         Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error).with_context(|| format!("making the class {name:?}")),
     }
