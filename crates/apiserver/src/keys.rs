@@ -24,7 +24,7 @@ pub(crate) const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 pub const JOIN_TOKEN: &str = "orlop.dev/join-token";
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// On a Node: the hash of the key of the machine that joined under its name.
-pub const MACHINE_KEY: &str = "orlop.dev/machine-key";
+pub(crate) const MACHINE_KEY: &str = "orlop.dev/machine-key";
 pub(crate) const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 pub(crate) const NATIVE_PART: &str = "kubernetes.io/";

@@ -34,7 +34,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use crate::keys::{JOIN_TOKEN, MACHINE_KEY};
+pub use crate::keys::JOIN_TOKEN;
 pub use authenticate::{Authenticator, ClientCertificate, Credentials, StaticTokens, TokenFileError, TokenUser};
 pub use authorize::{Attributes, Authority, Decision, Object, authorize, authorize_request, forbidden};
 pub use bootstrap::{cluster_role_bindings, cluster_roles};

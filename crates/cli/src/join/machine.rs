@@ -74,13 +74,12 @@ pub(crate) async fn run(args: &JoinArgs, work: &WorkArgs, serve: &ServeArgs) -> 
     let data = data.canonicalize().with_context(|| format!("--data {}", data.display()))?;
     let enrolment = enrol(args, work, &data).await?;
     let place = Place { data, node: enrolment.node.clone() };
-    tracing::info!(server = enrolment.server(), node = place.node, data = %place.data.display(), "joined");
     let (stopper, stop) = Stopper::new();
     tokio::select! {
         biased;
-        ended = place.run(enrolment, work, serve, &stop) => ended?,
-        // The second signal: whoever sends it does not want to wait.
+        // The second signal: whoever sends it does not want to wait. It is listened for before anything runs.
         signals = stop::on_signals(stopper) => signals.context("listening for signals")?,
+        ended = place.run(enrolment, work, serve, &stop) => ended?,
     }
     stack::release_root(&place.root(work))?;
     tracing::info!("stopped");
@@ -159,6 +158,7 @@ impl Place {
         serve: &ServeArgs,
         stop: &Stop,
     ) -> anyhow::Result<()> {
+        tracing::info!(server = enrolment.server(), node = self.node, data = %self.data.display(), "joined");
         let (ending, mut serving) = self.start_driver().await?;
         let worked = loop {
             let round = self.round(&enrolment, work, serve, stop);
@@ -254,16 +254,19 @@ impl Place {
         let both = |stop: Stop| {
             let (agent, registrar) = (&agent, &registrar);
             async move {
+                // The agent may end by itself, and then there is nobody to offer anything to.
+                let (alone, ended) = Stopper::new();
+                let (ended, offering) = (stop.or(&ended), registrar);
                 let offered = async {
-                    if let Err(error) = registrar.run(&stop).await {
+                    if let Err(error) = offering.run(&ended).await {
                         tracing::error!(%error, "the driver is not registered");
                     }
                 };
-                // The agent may end by itself, and then there is nobody to offer anything to.
-                tokio::select! {
-                    () = Box::pin(agent.run(stop.clone())) => {}
-                    () = async { offered.await; std::future::pending().await } => {}
-                }
+                let served = async {
+                    agent.run(stop.clone()).await;
+                    alone.stop();
+                };
+                tokio::join!(offered, Box::pin(served));
             }
         };
         process.run_until(serve, Lead::Always, stop, both).await?;

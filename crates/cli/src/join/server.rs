@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 use api::{Key, Kind, Scope};
-use apiserver::auth::{MACHINE_KEY, write_private};
+use apiserver::auth::write_private;
 use control::attacher;
 use control::provision::Asking;
 use control::provision::csi::SidecarOptions;
@@ -69,15 +69,16 @@ pub(crate) enum Company {
 }
 
 impl Company {
-    /// There are others if they may come, or have come before: their volumes are theirs whatever today's flags say.
+    /// There are others if they may come, or are nodes already: their volumes are theirs whatever today's flags say.
     pub(crate) async fn find(client: &Client, machines: Option<Listen>) -> anyhow::Result<Self> {
         if machines.is_some() {
             return Ok(Self::Several);
         }
         let nodes = client.list::<Value>(Kind::NODE, &Selection::default(), 0, None).await;
         let nodes = nodes.context("looking for machines that have joined")?.items;
-        let joined = nodes.iter().any(|node| node["metadata"]["annotations"][MACHINE_KEY].is_string());
-        Ok(if joined { Self::Several } else { Self::Alone })
+        let own = stack::node_name();
+        let others = nodes.iter().any(|node| node["metadata"]["name"] != *own);
+        Ok(if others { Self::Several } else { Self::Alone })
     }
 
     /// The node whose claims, volumes and attachments are the local driver's here, if not all are.

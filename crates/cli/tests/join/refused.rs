@@ -61,7 +61,8 @@ async fn tokens(site: &Site) {
     hears(site.refused("b", &["--node-name", "c"]), &["has joined as \"b\""]);
 
     let list = site.token(&["list"]);
-    assert!(list.lines().any(|line| line.starts_with(id) && line.ends_with("b b") || line.contains(id)), "{list}");
+    let line = list.lines().find(|line| line.starts_with(id)).expect("the token is listed");
+    assert_eq!(line.split_whitespace().rev().take(2).collect::<Vec<_>>(), ["b", "b"], "for b, used by b: {line}");
     assert!(!list.contains(secret), "a list shows no secret");
     site.token(&["delete", id]);
     assert!(!site.token(&["list"]).contains(id));
