@@ -13,7 +13,7 @@ struct Tool {
     without: &'static str,
 }
 
-const TOOLS: [Tool; 15] = [
+const TOOLS: [Tool; 16] = [
     Tool { program: "mkfs.ext4", package: "e2fsprogs", without: "ext4 volumes" },
     Tool { program: "e2fsck", package: "e2fsprogs", without: "ext4 volumes" },
     Tool { program: "resize2fs", package: "e2fsprogs", without: "expansion of ext4 volumes" },
@@ -26,6 +26,7 @@ const TOOLS: [Tool; 15] = [
     Tool { program: "losetup", package: "mount", without: "everything on loop devices" },
     Tool { program: "blkid", package: "util-linux", without: "volumes with a filesystem" },
     Tool { program: "fsfreeze", package: "util-linux", without: "snapshots of mounted volumes" },
+    Tool { program: "ip", package: "iproute2", without: "machines that join over a network" },
     Tool { program: "strace", package: "strace", without: "power cuts of the API server's store" },
     Tool { program: "chromium", package: "chromium", without: "the live page in a browser" },
     Tool { program: "chromedriver", package: "chromium-driver", without: "the live page in a browser" },
@@ -117,8 +118,17 @@ mod tests {
 
     #[test]
     fn each_package_is_named_once() {
-        let all =
-            ["btrfs-progs", "chromium", "chromium-driver", "e2fsprogs", "mount", "strace", "util-linux", "xfsprogs"];
+        let all = [
+            "btrfs-progs",
+            "chromium",
+            "chromium-driver",
+            "e2fsprogs",
+            "iproute2",
+            "mount",
+            "strace",
+            "util-linux",
+            "xfsprogs",
+        ];
         assert_eq!(packages(&TOOLS), all);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::auth::{SignerError, StaticTokens, TokenSigner};
+use crate::auth::{CertificateSigner, SignerError, StaticTokens, TokenSigner};
 use crate::bootstrap::{BootstrapError, bootstrap};
 use crate::catalog::Catalog;
 use crate::controllers;
@@ -76,6 +76,7 @@ impl Api {
                 address,
                 swagger: SwaggerCache::default(),
                 metrics: Arc::default(),
+                machines: std::sync::OnceLock::new(),
                 beside: std::sync::OnceLock::new(),
             }),
         })
@@ -91,6 +92,12 @@ impl Api {
     pub fn measure_beside(&self, text: impl Fn() -> String + Send + Sync + 'static) {
         // A process is one whole: who comes second would answer for the same numbers.
         let _ = self.shared.beside.set(Beside(Box::new(text)));
+    }
+
+    /// Lets other machines join with tokens, and signs their certificates. Only the first caller is heard.
+    pub fn admit_machines(&self, authority: CertificateSigner) {
+        // The authority of a server does not change while it runs.
+        let _ = self.shared.machines.set(authority);
     }
 
     pub fn store(&self) -> &Store {

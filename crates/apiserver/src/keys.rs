@@ -20,7 +20,11 @@ pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// On what the server installed by itself: a digest of the spec as it was then.
 pub(crate) const INSTALLED_SPEC: &str = "orlop.dev/installed-spec";
 pub(crate) const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+/// On a Secret that holds a join token, and its type.
+pub const JOIN_TOKEN: &str = "orlop.dev/join-token";
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// On a Node: the hash of the key of the machine that joined under its name.
+pub(crate) const MACHINE_KEY: &str = "orlop.dev/machine-key";
 pub(crate) const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 pub(crate) const NATIVE_PART: &str = "kubernetes.io/";

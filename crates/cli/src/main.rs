@@ -10,6 +10,7 @@ mod data;
 mod demo;
 mod driver;
 mod explain;
+mod join;
 mod livenessprobe;
 mod mount;
 mod node;
@@ -56,6 +57,7 @@ enum Command {
     Node(Box<node::Args>),
     Bench(bench::Args),
     Scheduler(Box<scheduler::Args>),
+    Token(join::TokenArgs),
     Tree(Box<tree::Args>),
     Explain(explain::Args),
     Top(Box<top::Args>),
@@ -103,6 +105,7 @@ fn main() -> ExitCode {
         Command::Node(args) => node::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::Scheduler(args) => scheduler::run(*args),
+        Command::Token(args) => join::token(args),
         Command::Tree(args) => tree::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Top(args) => top::run(&args),

@@ -2,7 +2,8 @@
 //! only touch what belongs to that node.
 
 use super::{Operation, Request};
-use crate::kinds::read::{copy, list, pairs, remove, set, text, unchanged};
+use crate::keys::MIRROR_POD;
+use crate::kinds::read::{annotation, copy, list, pairs, remove, set, text, unchanged};
 use crate::status::ApiError;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -41,6 +42,7 @@ pub(super) fn restrict(request: &Request<'_>, object: Option<&Value>, user: &Use
     let Some(node) = user.node() else { return Ok(()) };
     match (request.resource.group, request.resource.name) {
         ("", "nodes") => restrict_node(request, object, node),
+        ("", "pods") => restrict_pod(request, object, node),
         ("", "persistentvolumeclaims") => restrict_claim(request, object, node),
         ("storage.k8s.io", "csinodes") if request.name != node => {
             Err(request.forbidden("can only access CSINode with the same name as the requesting node"))
@@ -52,6 +54,26 @@ pub(super) fn restrict(request: &Request<'_>, object: Option<&Value>, user: &Use
             Err(request.forbidden("can only access node lease with the same name as the requesting node"))
         }
         _ => Ok(()),
+    }
+}
+
+/// A node ends its own pods and reports about them. It makes only those that stand for something it runs by itself.
+fn restrict_pod(request: &Request<'_>, object: Option<&Value>, node: &str) -> Result<(), ApiError> {
+    let own = |pod: Option<&Value>| pod.is_some_and(|pod| text(pod, "/spec/nodeName") == node);
+    let refused = |why: &str| Err(request.forbidden(&format!("node {} can only {why}", quoted(node))));
+    match (request.operation, request.subresource) {
+        (Operation::Create, "") => match (object.and_then(|pod| annotation(pod, MIRROR_POD)), own(object)) {
+            (Some(_), true) => Ok(()),
+            (Some(_), false) => refused("create pods with spec.nodeName set to itself"),
+            (None, _) => refused("create mirror pods"),
+        },
+        // What does not exist is for who deletes to say.
+        (Operation::Delete, "") if request.old.is_none() || own(request.old) => Ok(()),
+        (Operation::Delete, "") => refused("delete pods with spec.nodeName set to itself"),
+        (Operation::Update, "status") if own(request.old) => Ok(()),
+        (Operation::Update, "status") => refused("update pod status for pods with spec.nodeName set to itself"),
+        (Operation::Create, "eviction") => Ok(()),
+        _ => refused("update the status of pods"),
     }
 }
 

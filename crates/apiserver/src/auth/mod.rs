@@ -19,12 +19,14 @@ mod certificate;
 mod escalation;
 mod files;
 mod impersonation;
+pub(crate) mod join;
 mod kubeconfig;
 mod node;
 mod pki;
 mod rbac;
 mod reviews;
 mod service_account;
+mod signing;
 mod token_request;
 
 #[cfg(test)]
@@ -32,6 +34,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+pub use crate::keys::JOIN_TOKEN;
 pub use authenticate::{Authenticator, ClientCertificate, Credentials, StaticTokens, TokenFileError, TokenUser};
 pub use authorize::{Attributes, Authority, Decision, Object, authorize, authorize_request, forbidden};
 pub use bootstrap::{cluster_role_bindings, cluster_roles};
@@ -39,6 +42,7 @@ pub use certificate::{CertificateError, user_of_certificate};
 pub use escalation::{RoleWrite, check_binding_write, check_role_write};
 pub use files::{FileError, write_private};
 pub use impersonation::{Impersonation, impersonate};
+pub use join::{JoinRefusal, JoinToken, JoinTokenError, Joining, TOKEN_NAMESPACE, Terms, token_facts, token_record};
 pub use kubeconfig::{Kubeconfig, kubeconfig};
 pub use node::WithNodes;
 pub use pki::{Identity, Pki, PkiError};
@@ -49,6 +53,9 @@ pub use reviews::{
 };
 pub use service_account::{
     Account, Bound, BoundKind, BoundObjects, Claims, ObjectRef, SignerError, Token, TokenError, TokenSigner,
+};
+pub use signing::{
+    BadRequest, CertificateSigner, KeyHash, SigningRequest, Subject, lifetime, new_key, signing_request,
 };
 pub use token_request::{TokenRequest, request_token};
 

@@ -95,10 +95,14 @@ impl Node<'_> {
                 let runs_as = |pod: &Value| text(pod, "/spec/serviceAccountName") == name;
                 self.pods(namespace).iter().any(runs_as)
             }),
-            ("storage.k8s.io", "csinodes", "") => match name == self.name && OWN.contains(&verb) {
-                true => Ok(()),
-                false => Err("can only access CSINode with the same name as the requesting node".to_owned()),
-            },
+            ("storage.k8s.io", "csinodes", "") => {
+                // The name of a new one is not known here; admission compares it.
+                let own = name == self.name || (verb == "create" && name.is_empty());
+                match own && OWN.contains(&verb) {
+                    true => Ok(()),
+                    false => Err("can only access CSINode with the same name as the requesting node".to_owned()),
+                }
+            }
             ("coordination.k8s.io", "leases", "") => {
                 let own =
                     namespace == "kube-node-lease" && (name == self.name || (verb == "create" && name.is_empty()));

@@ -28,13 +28,13 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::files::{FileError, private_dir, read, write_private};
 use super::{SYSTEM_MASTERS, UnixSeconds};
 
-const DAY: i64 = 24 * 60 * 60;
+pub(super) const DAY: i64 = 24 * 60 * 60;
 const CA_DAYS: i64 = 3650;
 const LEAF_DAYS: i64 = 365;
 /// Renewed at the first start in the last days of its life.
 const RENEW_DAYS: i64 = 60;
 /// Clients' clocks may be behind ours.
-const BACKDATE: i64 = 60 * 60;
+pub(super) const BACKDATE: i64 = 60 * 60;
 
 #[derive(Debug, Error)]
 pub enum PkiError {
@@ -48,6 +48,8 @@ pub enum PkiError {
     ForeignExpired(PathBuf),
     #[error("a certificate cannot be made")]
     Issue(#[from] rcgen::Error),
+    #[error("the certificate authority cannot be read")]
+    Authority,
     #[error("the system gives no random numbers")]
     Random,
 }
@@ -66,6 +68,13 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
+    /// From a certificate and its key in PEM. `None` if either cannot be read.
+    pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Option<Self> {
+        CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok()?;
+        PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).ok()?;
+        Some(Self { certificate_pem: certificate_pem.to_owned(), key_pem: key_pem.to_owned() })
+    }
+
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }
@@ -126,6 +135,10 @@ impl Pki {
 
     pub fn ca_pem(&self) -> &str {
         &self.ca.certificate_pem
+    }
+
+    pub(super) fn ca(&self) -> &Identity {
+        &self.ca
     }
 
     /// What client certificates must be signed by.
@@ -276,7 +289,7 @@ fn alternative(name: &str) -> Result<SanType, rcgen::Error> {
     }
 }
 
-fn params(name: &str, group: Option<&str>, (start, end): (i64, i64)) -> Result<CertificateParams, PkiError> {
+pub(super) fn params(name: &str, group: Option<&str>, (start, end): (i64, i64)) -> Result<CertificateParams, PkiError> {
     let mut serial = [0u8; 16];
     SystemRandom::new().fill(&mut serial).map_err(|_| PkiError::Random)?;
     // A serial number is a positive integer.
@@ -303,8 +316,8 @@ fn store(directory: &Path, stem: &str, identity: &Identity) -> Result<(), FileEr
 }
 
 /// What a certificate on disk says.
-struct Facts {
-    not_after: i64,
+pub(super) struct Facts {
+    pub(super) not_after: i64,
     name: String,
     public_key: Vec<u8>,
     names: Vec<String>,
@@ -312,7 +325,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn read(pem: &str) -> Option<Self> {
+    pub(super) fn read(pem: &str) -> Option<Self> {
         let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
         let (_, certificate) = X509Certificate::from_der(&der).ok()?;
         let alternatives = certificate.subject_alternative_name().ok()?;

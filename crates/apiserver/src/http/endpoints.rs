@@ -42,7 +42,8 @@ pub(super) fn serve(call: &Call, endpoint: &Endpoint) -> Outcome<Answer> {
             }
             Ok(Answer::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text))
         }
-        Endpoint::Unknown => Ok(Answer::page_not_found()),
+        // A join is answered before anybody comes here.
+        Endpoint::Join | Endpoint::Unknown => Ok(Answer::page_not_found()),
     }
 }
 

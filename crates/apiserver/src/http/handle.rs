@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::answer::{Answer, Layout};
 use super::body::Body;
-use super::{BodyError, Caller, Shared, endpoints, resources};
+use super::{BodyError, Caller, Shared, endpoints, join, resources};
 use crate::audit::{AuditLog, Entry, Seen};
-use crate::auth::User;
+use crate::auth::{ANONYMOUS, User};
 use crate::metrics;
 use crate::request::{
-    Encoding, MAX_BODY_BYTES, MAX_BODY_VALUES, Method, Refusal, RequestInfo, Target, Verb, check_headers,
+    Encoding, Endpoint, MAX_BODY_BYTES, MAX_BODY_VALUES, Method, Refusal, RequestInfo, Target, Verb, check_headers,
     request_timeout, wants_pretty,
 };
 use crate::sources;
@@ -53,6 +53,15 @@ pub(super) struct Origin {
     /// None in process.
     pub(super) address: Option<IpAddr>,
     pub(super) audit: Option<Arc<AuditLog>>,
+    pub(super) strangers: Strangers,
+}
+
+/// What becomes of requests without a credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strangers {
+    /// They are anonymous, and roles decide.
+    Heard,
+    TurnedAway,
 }
 
 pub(super) async fn handle<B>(shared: Arc<Shared>, origin: Origin, request: Request<B>) -> Response<Body>
@@ -65,7 +74,7 @@ where
     let (parts, body) = request.into_parts();
     let speech = Speech::of(&parts);
     let mut seen = Seen::default();
-    let arrival = Arrival { caller: &origin.caller, parts: &parts, speech: &speech };
+    let arrival = Arrival { origin: &origin, parts: &parts, speech: &speech };
     let answer = match answer(Arc::clone(&shared), arrival, body, &mut seen).await {
         Ok(answer) => answer,
         Err(failure) => Answer::failure(&failure, speech.errors_in(), speech.layout),
@@ -92,7 +101,7 @@ where
 
 /// A request without its body.
 struct Arrival<'a> {
-    caller: &'a Caller,
+    origin: &'a Origin,
     parts: &'a Parts,
     speech: &'a Speech,
 }
@@ -174,17 +183,25 @@ where
 
 /// Who it is and whether they may.
 fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Arc<RequestInfo>, Arc<User>)> {
-    let Arrival { caller, parts, .. } = arrival;
+    let Arrival { origin, parts, .. } = arrival;
     check_headers(parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))?;
     let info = RequestInfo::parse(parts.method.as_str(), parts.uri.path(), parts.uri.query().unwrap_or_default())?;
     let info = Arc::new(info);
     seen.info = Some(Arc::clone(&info));
-    let user = match caller {
+    let joining = info.target == Target::Endpoint(Endpoint::Join);
+    let user = match &origin.caller {
         Caller::Known(user) => Arc::clone(user),
         Caller::Remote(certificate) => {
-            Arc::new(shared.gate.authenticate(&shared.core, certificate.as_ref(), &parts.headers)?)
+            let newcomer = if joining { join::newcomer(&shared.core, &parts.headers)? } else { None };
+            Arc::new(match newcomer {
+                Some(newcomer) => newcomer,
+                None => shared.gate.authenticate(&shared.core, certificate.as_ref(), &parts.headers)?,
+            })
         }
     };
+    if origin.strangers == Strangers::TurnedAway && user.name == ANONYMOUS {
+        return Err(Refusal::Unauthorized.into());
+    }
     seen.user = Some(Arc::clone(&user));
     let acting = match shared.gate.impersonated(&shared.core, &user, &parts.headers)?.map(Arc::new) {
         Some(other) => {
@@ -193,6 +210,11 @@ fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Ar
         }
         None => user,
     };
+    if joining {
+        // It judges by itself who may: the holder of a token, and a machine about itself.
+        seen.allowed = Some(String::new());
+        return Ok((info, acting));
+    }
     match shared.gate.authorize(&shared.core, &acting, &info) {
         Ok(reason) => seen.allowed = Some(reason),
         Err(refusal) => {
@@ -244,6 +266,7 @@ fn values(json: &[u8]) -> usize {
 async fn route(mut call: Call) -> Result<Answer, Failure> {
     let info = Arc::clone(&call.info);
     match &info.target {
+        Target::Endpoint(Endpoint::Join) => join::serve(&call).await,
         Target::Endpoint(endpoint) => endpoints::serve(&call, endpoint),
         Target::Resource(request) => {
             let accept_encoding = std::mem::take(&mut call.accept_encoding);

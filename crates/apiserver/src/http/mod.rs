@@ -9,6 +9,7 @@ mod endpoints;
 mod gate;
 mod gzip;
 mod handle;
+mod join;
 mod list_text;
 mod questions;
 mod render;
@@ -29,10 +30,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 
-use handle::Origin;
+use handle::{Origin, Strangers};
 
 use crate::audit::AuditLog;
-use crate::auth::User;
+use crate::auth::{CertificateSigner, User};
 use crate::discovery::SwaggerCache;
 use crate::metrics::Metrics;
 use crate::store::UnixMillis;
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) address: String,
     pub(crate) swagger: SwaggerCache,
     pub(crate) metrics: Arc<Metrics>,
+    /// Signs for other machines, where they may join.
+    pub(crate) machines: OnceLock<CertificateSigner>,
     /// What the rest of the process measures, in the text form of Prometheus.
     pub(crate) beside: OnceLock<Beside>,
 }
@@ -90,7 +93,10 @@ impl std::fmt::Debug for Beside {
 
 impl Service {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, origin: Origin { caller: Caller::Remote(None), address: None, audit: None } }
+        Self {
+            shared,
+            origin: Origin { caller: Caller::Remote(None), address: None, audit: None, strangers: Strangers::Heard },
+        }
     }
 
     /// The same service for one connection, whose client may have shown a certificate.
@@ -113,6 +119,13 @@ impl Service {
     #[must_use]
     pub fn from_address(mut self, address: IpAddr) -> Self {
         self.origin.address = Some(address);
+        self
+    }
+
+    /// The same service for who has a credential: without one, nothing is answered.
+    #[must_use]
+    pub fn without_strangers(mut self) -> Self {
+        self.origin.strangers = Strangers::TurnedAway;
         self
     }
 

@@ -77,6 +77,8 @@ pub enum Endpoint {
     Metrics,
     /// `/orlop/backup`: all objects at one revision.
     Backup,
+    /// `/orlop/join`: a machine asks for certificates.
+    Join,
     /// `check` is the last part of `/readyz/etcd`.
     Health {
         of: Health,
@@ -220,6 +222,7 @@ fn endpoint(parts: &[&str]) -> Endpoint {
         ["version"] => Endpoint::Version,
         ["metrics"] => Endpoint::Metrics,
         ["orlop", "backup"] => Endpoint::Backup,
+        ["orlop", "join"] => Endpoint::Join,
         ["livez", check @ ..] if check.len() < 2 => health(Health::Livez, check),
         ["readyz", check @ ..] if check.len() < 2 => health(Health::Readyz, check),
         ["healthz", check @ ..] if check.len() < 2 => health(Health::Healthz, check),

@@ -2,6 +2,7 @@
 
 mod custom;
 mod door;
+mod joining;
 mod limits;
 mod nodes;
 mod operations;

@@ -97,6 +97,10 @@ async fn a_node_writes_about_itself_only() {
     let refused = server.call_as(&first, "GET", &format!("{csi_nodes}/n2")).await;
     let message = refused.body["message"].as_str().unwrap_or_default();
     assert!(message.ends_with("can only access CSINode with the same name as the requesting node"), "{message}");
+    for (name, code) in [("n1", 201), ("n2", 403)] {
+        let object = json!({"metadata": {"name": name}, "spec": {"drivers": []}});
+        assert_eq!(server.send_as(&first, "POST", csi_nodes, Some(&object)).await.code, code, "{name}");
+    }
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     assert_eq!(server.call_as(&first, "GET", &format!("{leases}/n1")).await.code, 404);
     assert_eq!(server.call_as(&first, "GET", &format!("{leases}/n2")).await.code, 403);

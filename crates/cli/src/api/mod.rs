@@ -13,6 +13,7 @@ use apiserver::server::{Limits, TlsKeys, serve, tls};
 use apiserver::sources::{Clock, SystemEntropy};
 use apiserver::store::{Options, Store, UnixMillis};
 use apiserver::{Api, Settings};
+use futures_util::FutureExt as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -90,19 +91,39 @@ pub(crate) struct Server {
     pub(crate) api: Api,
     pub(crate) address: SocketAddr,
     listener: TcpListener,
+    /// For other machines.
+    machines: Option<TcpListener>,
     keys: TlsKeys,
 }
 
 impl Server {
     /// Opens the data directory and takes the address.
     pub(crate) async fn open(data: &Path, listen: SocketAddr, kubeconfig: Option<&Path>) -> anyhow::Result<Self> {
+        Self::open_for(data, listen, kubeconfig, None).await
+    }
+
+    /// The same, and takes an address for other machines, too: they may join with tokens, and the server's certificate
+    /// names it.
+    pub(crate) async fn open_for(
+        data: &Path,
+        listen: SocketAddr,
+        kubeconfig: Option<&Path>,
+        machines: Option<SocketAddr>,
+    ) -> anyhow::Result<Self> {
         let store =
             Store::open(&data.join(data::STORE), Options::default()).map_err(|error| data::advise(error, data))?;
         let now = UnixSeconds(i64::try_from(SystemClock.now().0 / 1000).context("reading the clock")?);
-        let pki = Pki::open(&data.join(data::KEYS), &[], now).context("opening the keys")?;
+        let names: Vec<String> = machines.iter().map(|address| address.ip().to_string()).collect();
+        let pki = Pki::open(&data.join(data::KEYS), &names, now).context("opening the keys")?;
         let signer = TokenSigner::new(&pki.token_key_der(), ISSUER).context("opening the key of the tokens")?;
         let listener = TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
         let address = listener.local_addr().context("asking for the address")?;
+        let machines = match machines {
+            Some(at) => {
+                Some(TcpListener::bind(at).await.with_context(|| format!("listening on {at} for other machines"))?)
+            }
+            None => None,
+        };
         let api = Api::start(Settings {
             store,
             clock: Arc::new(SystemClock),
@@ -113,8 +134,12 @@ impl Server {
         })
         .await
         .context("preparing the store")?;
+        if machines.is_some() {
+            api.admit_machines(pki.authority().context("opening the keys")?);
+        }
         let keys = TlsKeys {
-            chain: vec![pki.server().certificate_der()],
+            // With the authority's own: a machine that joins knows it by its key only.
+            chain: vec![pki.server().certificate_der(), pki.ca_der()],
             key: pki.server().key_der(),
             client_ca: pki.ca_der(),
         };
@@ -130,7 +155,12 @@ impl Server {
             });
             write_private(file, text.as_bytes()).context("writing the kubeconfig")?;
         }
-        Ok(Self { api, address, listener, keys })
+        Ok(Self { api, address, listener, machines, keys })
+    }
+
+    /// Where other machines find it.
+    pub(crate) fn machines(&self) -> Option<SocketAddr> {
+        self.machines.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
     /// Answers until `stop`.
@@ -144,7 +174,19 @@ impl Server {
             Some(log) => self.api.service().audited(Arc::new(log)),
             None => self.api.service(),
         };
-        serve(self.listener, config, service, stop, Limits::default()).await.context("serving")?;
+        let stop = stop.shared();
+        let machines = async {
+            match self.machines {
+                Some(listener) => {
+                    let service = service.clone().without_strangers();
+                    serve(listener, config.clone(), service, stop.clone(), Limits::default()).await
+                }
+                None => Ok(()),
+            }
+        };
+        let own = serve(self.listener, config.clone(), service.clone(), stop.clone(), Limits::default());
+        let (own, machines) = tokio::join!(own, machines);
+        own.and(machines).context("serving")?;
         background.await.context("the controllers")
     }
 }

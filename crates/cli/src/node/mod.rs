@@ -11,12 +11,13 @@ use lifecycle::node::selinux::Gate;
 use node::drivers::Drivers;
 use node::host::{self, LinuxHost};
 use node::layout::Layout;
-use node::registry::machine::{self, Machine, MachineError};
+use node::registry::machine::{self, Machine, MachineError, Untainting};
 use node::registry::{self, Registry};
 use node::{Agent, Options};
 use runtime::Stop;
 use runtime::args::{KubeArgs, ServeArgs, parse_duration};
 
+use crate::join;
 use crate::process::{self, Lead, LogArgs, Process};
 
 /// Brings volumes to the pods of this machine, and takes them away again.
@@ -25,6 +26,8 @@ use crate::process::{self, Lead, LogArgs, Process};
 pub(crate) struct Args {
     #[command(flatten)]
     kube: KubeArgs,
+    #[command(flatten)]
+    join: join::JoinArgs,
     #[command(flatten)]
     work: WorkArgs,
     #[command(flatten)]
@@ -40,8 +43,9 @@ pub(crate) struct WorkArgs {
     #[arg(long, visible_alias = "hostname-override", value_name = "NAME")]
     node_name: Option<String>,
     /// Directory that everything of the agent is in: pods, plugins and plugins_registry, laid out as a kubelet does.
-    #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/kubelet")]
-    root_dir: PathBuf,
+    /// [default: /var/lib/kubelet, or with --server the directory node below --data]
+    #[arg(long, value_name = "DIRECTORY")]
+    root_dir: Option<PathBuf>,
     /// Keep this machine's Node object: its labels, its condition Ready and its lease. Off where somebody else does.
     #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
           default_missing_value = "true", value_name = "BOOL")]
@@ -78,15 +82,27 @@ pub(crate) struct WorkArgs {
 
 impl WorkArgs {
     /// A Node's name has no capital letters.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.node_name.clone().unwrap_or_else(|| process::identity().to_lowercase())
     }
+
+    pub(crate) fn is_named(&self) -> bool {
+        self.node_name.is_some()
+    }
+
+    /// The directory that was asked for.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        self.root_dir.as_deref()
+    }
 }
+
+const ROOT: &str = "/var/lib/kubelet";
 
 const EXAMPLES: &str = "\
 Examples:
   orlop node --kubeconfig ./kubeconfig --node-name worker-1
   orlop node --kubeconfig ./kubeconfig --root-dir /srv/agent --http-endpoint 127.0.0.1:8081
+  orlop node --server https://10.0.0.1:6444 --token TOKEN --data /var/lib/orlop
 
 Drivers register themselves: run a registrar beside each, such as
   orlop registrar --csi-address /run/my.sock --kubelet-registration-path /run/my.sock \\
@@ -100,6 +116,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 async fn start(args: Args) -> anyhow::Result<()> {
+    if args.join.is_given() {
+        return join::run(&args.join, &args.work, &args.serve).await;
+    }
     let process = Process::connect(&args.kube, "orlop-node").await?;
     let node = NodeAgent::new(&process.context, &args.work)?;
     process.run(&args.serve, Lead::Always, |stop| node.run(stop)).await?;
@@ -127,8 +146,26 @@ impl NodeAgent {
         Self::beside_controllers(context, args)
     }
 
+    /// For a machine that joined under this name, which keeps everything below this directory: with the rights of its
+    /// node, and no others.
+    pub(crate) fn joined(context: &Context, args: &WorkArgs, (name, root): (&str, &Path)) -> anyhow::Result<Self> {
+        let mut args = args.clone();
+        (args.node_name, args.root_dir) = (Some(name.to_owned()), Some(root.to_owned()));
+        node::agent::narrow(&context.caches, name);
+        Self::with(context, &args, Untainting::Others)
+    }
+
+    /// Why it ended by itself.
+    pub(crate) fn into_refusal(self) -> Option<MachineError> {
+        self.refused.into_inner()
+    }
+
     /// For a process that sees all nodes anyway.
     pub(crate) fn beside_controllers(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
+        Self::with(context, args, Untainting::Ours)
+    }
+
+    fn with(context: &Context, args: &WorkArgs, untainting: Untainting) -> anyhow::Result<Self> {
         let name = args.name();
         if name.is_empty() {
             bail!("--node-name must not be empty");
@@ -136,7 +173,7 @@ impl NodeAgent {
         if args.concurrent_volumes == 0 {
             bail!("--concurrent-volumes must be at least 1");
         }
-        let root = real_root(&args.root_dir)?;
+        let root = real_root(args.root().unwrap_or(Path::new(ROOT)))?;
         let drivers = Drivers::default();
         let options = Options {
             workers: args.concurrent_volumes,
@@ -152,7 +189,7 @@ impl NodeAgent {
         let host = LinuxHost::new(host::Options::default());
         let registering = registry::Options { grace: args.driver_grace, ..registry::Options::new(&name, &root) };
         let registry = Registry::new(context, drivers.clone(), registering);
-        let keep = machine::Options::new(&name, &process::identity());
+        let keep = machine::Options { untainting, ..machine::Options::new(&name, &process::identity()) };
         let machine = args.register_node.then(|| Machine::new(context, keep, registry.readiness()));
         let agent = Agent::new(context, Arc::new(host), drivers, options);
         Ok(Self { registry, machine, agent, sockets, refused: OnceLock::new() })

@@ -16,6 +16,16 @@ pub(crate) async fn connect(file: Option<&Path>, context: Option<&str>) -> anyho
     Ok((client, namespace))
 }
 
+/// A client, and the certificate of the authority that it trusts, in DER.
+pub(crate) async fn with_authority(file: Option<&Path>) -> anyhow::Result<(kube::Client, Option<Vec<u8>>)> {
+    let mut config = configuration(file, None).await?;
+    config.default_retry = false;
+    let authority = config.root_cert.as_ref().and_then(|chain| chain.first().cloned());
+    let url = config.cluster_url.to_string();
+    let client = kube::Client::try_from(config).with_context(|| format!("making a client for {url}"))?;
+    Ok((client, authority))
+}
+
 async fn configuration(file: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let kubeconfig = match file {

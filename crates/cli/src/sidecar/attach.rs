@@ -83,6 +83,7 @@ impl Args {
             // A page size that the call cannot say is as good as none.
             max_entries: i32::try_from(self.attach.max_entries).unwrap_or(0),
             default_fstype: self.volumes.default_fstype.clone(),
+            node: None,
         }
     }
 }

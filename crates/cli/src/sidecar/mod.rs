@@ -170,14 +170,14 @@ impl Parts {
     }
 }
 
-/// The options of a sidecar that is a part of a larger process, which has no pod. It serves one node if one is given.
+/// The options of a sidecar that is a part of a larger process, which has no pod. `node` is for `--node-deployment`.
 pub(crate) async fn options(
     args: &Args,
     context: &Context,
     facts: &Facts,
-    node: Option<String>,
+    node: Option<&str>,
 ) -> anyhow::Result<SidecarOptions> {
-    let around = Surroundings { node, namespace: None, pod: None };
+    let around = Surroundings { node: node.map(str::to_owned), namespace: None, pod: None };
     args.options(&component(context, facts), attributes(args, context).await, &around)
 }
 

@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use super::place::node_name;
 use super::plan::{Cluster, NAMESPACE, Plan, Role};
+use crate::join::Company;
 use crate::process::{self, Lead};
 use crate::sidecar;
 
@@ -171,9 +172,18 @@ impl Beside {
         let namespace = format!("--leader-election-namespace={NAMESPACE}");
         let mut flags = vec![namespace.as_str()];
         let mut node = None;
+        let company = match self.whose {
+            Whose::Ours => self.plan.company,
+            // Somebody else's driver is asked from here, whatever machines there are.
+            Whose::Others => Company::Alone,
+        };
         match (&self.plan.cluster, self.whose) {
             // Our own API may have no nodes to gather places from: the driver says where a volume is.
-            (Cluster::Embedded, Whose::Ours | Whose::Others) => flags.push("--immediate-topology=false"),
+            (Cluster::Embedded, Whose::Ours | Whose::Others) => {
+                flags.push("--immediate-topology=false");
+                flags.extend(company.flags());
+                node = company.node();
+            }
             // Every machine has such a driver, and each makes the volumes of its own machine.
             (Cluster::Existing { .. }, Whose::Ours) => {
                 flags.push("--node-deployment");
@@ -186,11 +196,13 @@ impl Beside {
             None => self.plan.lead(&facts.name.replace('/', "-")),
         };
         let args: sidecar::Args = process::flags(&flags)?;
-        let options = sidecar::options(&args, &self.context, facts, node).await?;
+        let mut options = sidecar::options(&args, &self.context, facts, node.as_deref()).await?;
+        let mut attaching = args.attaching();
+        company.settle(&mut options, &mut attaching);
         Ok(Sidecars {
             provisioner: Sidecar::new(&self.context, &self.driver, facts, options),
             provisions,
-            attacher: Attacher::new(&self.context, &self.driver, facts, args.attaching()),
+            attacher: Attacher::new(&self.context, &self.driver, facts, attaching),
             attaches: self.plan.lead(&attacher::lock(&facts.name)),
         })
     }

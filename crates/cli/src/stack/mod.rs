@@ -21,10 +21,13 @@ use runtime::csi::Driver;
 use runtime::{Stop, Stopper, client};
 use tokio::task::JoinHandle;
 
-pub(crate) use place::{Place, may_mount, node_name, release};
+pub(crate) use place::{Place, may_mount, node_name, release, release_root};
 pub(crate) use plan::{Cluster, Local, Plan, Role};
 
+use work::Known;
+
 use crate::api;
+use crate::join::{self, Company};
 use crate::process::{Process, connect};
 
 /// What the API server sees as our name.
@@ -49,6 +52,9 @@ pub(crate) struct Running {
     pub(crate) local: Option<String>,
     /// All drivers, those that are not there yet as well.
     pub(crate) drivers: Vec<Driver>,
+    pub(crate) company: Company,
+    /// Where other machines find it.
+    pub(crate) machines: Option<SocketAddr>,
     /// Keeps others out of the directory.
     _held: File,
 }
@@ -91,36 +97,53 @@ impl Stack {
     }
 }
 
+/// The embedded API, and a client of it.
+struct Served {
+    process: Process,
+    address: SocketAddr,
+    machines: Option<SocketAddr>,
+    serving: Part,
+}
+
 impl Plan {
     /// Starts all parts of it; when this returns, claims of the local driver can be made.
     pub(crate) async fn start(&self) -> anyhow::Result<(Running, Parts)> {
         let held = self.place.hold()?;
         let mut parts = Vec::new();
-        let (process, address) = match &self.cluster {
+        let mut plan = self.clone();
+        let (process, address, machines) = match &self.cluster {
             Cluster::Embedded => {
-                let (process, address, serving) = self.serve().await?;
+                let Served { process, address, machines, serving } = self.serve().await?;
                 parts.push(serving);
-                (process, Some(address))
+                plan.company = Company::find(&process.context.client, self.machines).await?;
+                (process, Some(address), machines)
             }
             Cluster::Existing { kubeconfig, context } => {
                 let (inner, _) = connect::connect(Some(kubeconfig), context.as_deref()).await?;
-                (Process::new(inner, client::Options::default(), MANAGER), None)
+                (Process::new(inner, client::Options::default(), MANAGER), None, None)
             }
         };
+        if plan.company == Company::Several {
+            join::prepare(&process.context.client).await?;
+        }
         if self.local == Local::Run {
             parts.insert(0, driver::start(self).await?);
         }
         let context = process.context.clone();
-        let (known, working) = work::start(process, self).await?;
+        let (known, working) = work::start(process, &plan).await?;
         parts.insert(0, working);
-        let running = Running { context, address, local: known.local, drivers: known.drivers, _held: held };
+        let Known { local, drivers } = known;
+        let running = Running { context, address, local, drivers, company: plan.company, machines, _held: held };
         Ok((running, Parts { parts }))
     }
 
     /// The embedded API.
-    async fn serve(&self) -> anyhow::Result<(Process, SocketAddr, Part)> {
+    async fn serve(&self) -> anyhow::Result<Served> {
         let place = &self.place;
-        let server = api::Server::open(&place.data, place.listen, Some(&place.kubeconfig())).await?;
+        let others = self.machines.map(join::Listen::address);
+        let server = api::Server::open_for(&place.data, place.listen, Some(&place.kubeconfig()), others).await?;
+        let machines = server.machines();
+        join::note_address(&place.data, machines)?;
         let (api, address) = (server.api.clone(), server.address);
         let serving = Part::start("the API server", |stop| async move {
             server.serve(None, async move { stop.stopped().await }).await
@@ -129,7 +152,7 @@ impl Plan {
         let process = Process::new(inner, client::Options::default(), MANAGER);
         let metrics = process.context.metrics.clone();
         api.measure_beside(move || metrics.encode());
-        Ok((process, address, serving))
+        Ok(Served { process, address, machines, serving })
     }
 }
 

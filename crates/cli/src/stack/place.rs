@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use linux::mountinfo::MountTable;
@@ -53,7 +53,12 @@ impl Place {
 
 /// Takes away the mount that the agent's directory is, unless volumes are mounted below it: those stay for the next run.
 pub(crate) fn release(place: &Place) -> anyhow::Result<()> {
-    let Ok(root) = place.root().canonicalize() else { return Ok(()) };
+    release_root(&place.root())
+}
+
+/// The same for an agent's directory elsewhere.
+pub(crate) fn release_root(root: &Path) -> anyhow::Result<()> {
+    let Ok(root) = root.canonicalize() else { return Ok(()) };
     let table = MountTable::read().context("reading the mount table")?;
     match table.below(&root).next() {
         Some(_) => Ok(()),

@@ -8,6 +8,7 @@ use runtime::lease;
 use sha2::{Digest as _, Sha256};
 
 use super::place::{self, Place};
+use crate::join::{Company, Listen};
 use crate::process::{self, Lead};
 
 /// Leases and journals are there, on the embedded API as on others.
@@ -68,6 +69,10 @@ pub(crate) struct Plan {
     /// Sockets of drivers that somebody else runs.
     pub(crate) others: Vec<Endpoint>,
     pub(crate) roles: BTreeSet<Role>,
+    /// Where other machines may join the embedded API.
+    pub(crate) machines: Option<Listen>,
+    /// Whether there are others; found out at the start.
+    pub(crate) company: Company,
 }
 
 impl Plan {
@@ -79,6 +84,8 @@ impl Plan {
             local: Local::Run,
             others: Vec::new(),
             roles: Role::usual(&Cluster::Embedded),
+            machines: None,
+            company: Company::Alone,
         }
     }
 

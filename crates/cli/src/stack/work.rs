@@ -1,5 +1,6 @@
 //! What a stack does once there is an API: the controllers, the scheduler, what stands beside the drivers, and the agent.
 
+use ::node::registry::Welcome;
 use anyhow::bail;
 use control::Context;
 use control::handoff::Handoff;
@@ -25,6 +26,8 @@ struct Work {
     scheduler: Option<(Scheduler, Lead)>,
     besides: Vec<Beside>,
     machine: Option<Machine>,
+    /// On our own API machines are let in by us.
+    welcome: Option<Welcome>,
 }
 
 /// What is known of the drivers after the start.
@@ -97,7 +100,11 @@ impl Work {
             }
             false => None,
         };
-        Ok(Self { context: context.clone(), controllers, scheduler, besides, machine })
+        let welcome = match &plan.cluster {
+            Cluster::Embedded => Some(Welcome::new(context)),
+            Cluster::Existing { .. } => None,
+        };
+        Ok(Self { context: context.clone(), controllers, scheduler, besides, machine, welcome })
     }
 
     async fn run(&self, stop: &Stop) {
@@ -116,12 +123,18 @@ impl Work {
                 machine.run(stop).await;
             }
         };
+        let welcoming = async {
+            if let Some(welcome) = &self.welcome {
+                welcome.run(stop).await;
+            }
+        };
         // Each on the heap: together they would be one large state on the stack of whoever polls.
         tokio::join!(
             join_all(self.besides.iter().map(|beside| beside.run(stop).boxed())),
             controlling.boxed(),
             scheduling.boxed(),
             mounting.boxed(),
+            welcoming.boxed(),
         );
     }
 }

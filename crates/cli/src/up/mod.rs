@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::output;
 use crate::config::{self, Effective};
+use crate::join::{self, Company};
 use crate::page;
 use crate::process::{self, LogArgs};
 use crate::stack::{self, Cluster, Parts, Place, Plan, Role, Running};
@@ -32,6 +33,10 @@ pub(crate) struct Args {
     /// Loopback address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
+    /// Address of this machine on which others may join it, such as 10.0.0.1:6444; off unless given. `orlop token create`
+    /// then makes the tokens that they need.
+    #[arg(long, value_name = "ADDRESS")]
+    serve_machines: Option<join::Listen>,
     /// Name of the local driver's class, which is made if it does not exist; empty makes none. On the embedded API it is the
     /// default class; on an existing cluster it is not, and volumes are made where a pod needs them.
     #[arg(long, value_name = "NAME", default_value = "local")]
@@ -123,6 +128,9 @@ async fn start(args: &Args) -> anyhow::Result<()> {
     if let (page::Where::At(listen), true) = (args.page, plan.has(Role::Page)) {
         start_page(&plan.place, &running, &mut parts, listen).await?;
     }
+    if let Some(machines) = running.machines {
+        tracing::info!(%machines, "other machines may join");
+    }
     tell_ready(&plan, &running);
     let (stopper, stopped) = Stopper::new();
     let mut signals = pin!(stop::on_signals(stopper));
@@ -188,8 +196,14 @@ async fn start_page(place: &Place, running: &Running, parts: &mut Parts, listen:
 /// The class of the local driver's volumes.
 async fn make_class(running: &Running, plan: &Plan, name: &str) -> anyhow::Result<()> {
     let (Some(driver), false) = (&running.local, name.is_empty()) else { return Ok(()) };
-    let body = class(name, driver, &plan.cluster);
+    let mut body = class(name, driver, &plan.cluster);
+    if running.company == Company::Several {
+        body["volumeBindingMode"] = join::binding_mode(running.company).into();
+    }
     match running.context.client.create::<api::Class>(api::Kind::STORAGE_CLASS, None, &body).await {
+        Err(Error::AlreadyExists { .. }) if running.company == Company::Several => {
+            join::warn_of_class(&running.context.client, name).await
+        }
         Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error).with_context(|| format!("making the class {name:?}")),
     }

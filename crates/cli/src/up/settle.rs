@@ -7,6 +7,7 @@ use clap::ValueEnum as _;
 use driver_sdk::csi::Endpoint;
 
 use super::Args;
+use crate::join::Company;
 use crate::page;
 use crate::stack::{self, Cluster, Local, Place, Plan, Role};
 
@@ -60,6 +61,10 @@ impl Args {
         if given("listen") && self.kubeconfig.is_some() {
             wrong("listen", "no API is served on an existing cluster; drop this, or kubeconfig".to_owned());
         }
+        if self.serve_machines.is_some() && self.kubeconfig.is_some() {
+            let text = "machines join an embedded API, and an existing cluster has its own way; drop this, or kubeconfig";
+            wrong("serve-machines", text.to_owned());
+        }
         if self.context.is_some() && self.kubeconfig.is_none() {
             wrong("context", "this is a context of a kubeconfig; give kubeconfig, too".to_owned());
         }
@@ -93,6 +98,8 @@ impl Args {
             local: if self.local_driver { Local::Run } else { Local::LeaveOut },
             others: self.driver.clone(),
             roles: self.roles(),
+            machines: self.serve_machines,
+            company: Company::Alone,
         })
     }
 }
@@ -113,6 +120,7 @@ mod tests {
         assert_eq!(keys(&[]), [""; 0]);
         assert_eq!(keys(&["--kubeconfig=k", "--context=c"]), [""; 0]);
         assert_eq!(keys(&["--kubeconfig=k", "--listen=127.0.0.1:0"]), ["listen"]);
+        assert_eq!(keys(&["--kubeconfig=k", "--serve-machines=10.0.0.1:6444"]), ["serve-machines"]);
         assert_eq!(keys(&["--context=c"]), ["context"]);
         assert_eq!(keys(&["--driver=unix:///a", "--driver=/a"]), ["driver"]);
         assert_eq!(keys(&["--local-driver=false", "--class=fast"]), ["class"]);

@@ -50,6 +50,8 @@ pub struct Options {
     pub max_entries: i32,
     /// The filesystem of volumes that name none: `--default-fstype`.
     pub default_fstype: String,
+    /// The only node whose attachments are carried out, for a driver that runs on every node and knows only its own.
+    pub node: Option<String>,
 }
 
 impl Default for Options {
@@ -61,6 +63,7 @@ impl Default for Options {
             reconcile: Duration::from_secs(60),
             max_entries: 0,
             default_fstype: String::new(),
+            node: None,
         }
     }
 }
@@ -102,7 +105,7 @@ impl Attacher {
     pub fn new(context: &Context, driver: &Driver, facts: &Facts, options: Options) -> Self {
         let about = Arc::new(decisions::Attacher::new(&facts.name, &options.default_fstype));
         let (attachments, volumes) = (context.cache::<Attachment>(), context.cache::<Volume>());
-        let board = Arc::new(Board::new(context, options.backoff));
+        let board = Arc::new(Board::new(context, options.backoff, options.node.as_deref()));
         let calls = Semaphore::new(options.workers.clamp(1, Semaphore::MAX_PERMITS));
         board.follow(&about, &attachments, &volumes);
         let attacher = Self {
@@ -151,8 +154,11 @@ impl Attacher {
     /// Lets whoever makes attachments in this process write at once what we would write on them (3.6 step 9).
     fn foresee(&self) -> Attaching {
         let (about, driver) = (self.about.clone(), self.driver.clone());
-        let (volumes, nodes) = (self.volumes.clone(), self.nodes.clone());
+        let (volumes, nodes, board) = (self.volumes.clone(), self.nodes.clone(), self.board.clone());
         self.context.handoff.attaches(&self.about.name, move |coming: Coming<'_>| {
+            if !board.serves(coming.node) {
+                return None;
+            }
             let has = wire::abilities(&driver.facts()?.capabilities);
             let volume = volumes.get(&Key::cluster(coming.volume))?;
             let node = nodes.get()?.get(&Key::cluster(coming.node))?;

@@ -51,7 +51,7 @@ impl Attacher {
         if !self.driver.facts().is_some_and(|facts| lists(&facts)) {
             return;
         }
-        let ours = |attachment: &Arc<Attachment>| *attachment.attacher == *self.about.name;
+        let ours = |attachment: &Arc<Attachment>| self.board.is_ours(attachment, &self.about);
         let attachments: Vec<Arc<Attachment>> = self.attachments.walk().filter(ours).collect();
         let listing = match self.listing().await {
             Ok(listing) => listing,

@@ -30,6 +30,8 @@ pub(super) struct Board {
     pub(super) attachments: Queue<Key>,
     /// Volumes on their way out, by name.
     pub(super) volumes: Queue<Box<str>>,
+    /// The only node whose attachments are ours.
+    node: Option<Box<str>>,
     state: Mutex<State>,
 }
 
@@ -41,11 +43,12 @@ struct State {
 }
 
 impl Board {
-    pub(super) fn new(context: &Context, backoff: Backoff) -> Self {
+    pub(super) fn new(context: &Context, backoff: Backoff, node: Option<&str>) -> Self {
         let Context { metrics, entropy, .. } = context;
         Self {
             attachments: Queue::new("csi-attacher-va", backoff, metrics, entropy),
             volumes: Queue::new("csi-attacher-pv", backoff, metrics, entropy),
+            node: node.map(Into::into),
             state: Mutex::default(),
         }
     }
@@ -66,8 +69,8 @@ impl Board {
 
     fn attachment_changed(&self, change: &Change<Attachment>, attacher: &Attacher) {
         match change {
-            Change::Added(new) if is_ours(new, attacher) => self.attachments.add(new.meta.key.clone()),
-            Change::Changed { old, new } if is_ours(new, attacher) && matters(old, new, attacher) => {
+            Change::Added(new) if self.is_ours(new, attacher) => self.attachments.add(new.meta.key.clone()),
+            Change::Changed { old, new } if self.is_ours(new, attacher) && matters(old, new, attacher) => {
                 self.attachments.add(new.meta.key.clone());
             }
             Change::Added(_) | Change::Changed { .. } => {}
@@ -133,13 +136,18 @@ impl Board {
         self.state().contradicted.remove(key);
     }
 
+    /// Whether attachments to this node are ours to carry out.
+    pub(super) fn serves(&self, node: &str) -> bool {
+        self.node.as_deref().is_none_or(|only| only == node)
+    }
+
+    pub(super) fn is_ours(&self, attachment: &Attachment, attacher: &Attacher) -> bool {
+        *attachment.attacher == *attacher.name && self.serves(&attachment.node)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn is_ours(attachment: &Attachment, attacher: &Attacher) -> bool {
-    *attachment.attacher == *attacher.name
 }
 
 /// Whether a change calls for a look. What we ourselves write does not: neither an error, which must not defeat its own

@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use engine::{BadNaming, Engine, Naming, Options};
+pub use engine::{Asking, BadNaming, Engine, Naming, Options};
 
 /// Somebody who makes volumes and deletes them (the role of sig-storage-lib-external-provisioner's interface).
 pub trait Provisioner: Send + Sync + 'static {

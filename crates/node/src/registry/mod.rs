@@ -20,6 +20,7 @@ mod register;
 mod state;
 pub(crate) mod taints;
 mod watch;
+mod welcome;
 
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ pub(crate) use plugins::sentence;
 pub use plugins::{Plugins, Sighting, Sockets, Tell};
 use state::State;
 pub use state::{Plugin, Standing};
+pub use welcome::Welcome;
 
 /// Where registration sockets are, below the root.
 pub const DIRECTORY: &str = "plugins_registry";

@@ -118,6 +118,7 @@ fn paths_of_the_server_itself_are_told_apart() {
         ("/version/", Endpoint::Version),
         ("/metrics", Endpoint::Metrics),
         ("/orlop/backup", Endpoint::Backup),
+        ("/orlop/join", Endpoint::Join),
         ("/livez", health(Health::Livez, None)),
         ("/readyz/etcd", health(Health::Readyz, Some("etcd"))),
         ("/healthz/", health(Health::Healthz, None)),

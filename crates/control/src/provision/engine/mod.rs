@@ -31,7 +31,7 @@ use runtime::{Change, Index, Lookup, Stop, Stopper};
 use tokio::sync::{Mutex as Lock, mpsc};
 use tokio::time::sleep;
 
-pub use options::{BadNaming, Naming, Options};
+pub use options::{Asking, BadNaming, Naming, Options};
 
 use super::intent::Intent;
 use super::journal::{Found, Journal};
@@ -120,7 +120,8 @@ impl<P: Provisioner> Engine<P> {
     }
 
     fn subscribe(&self) {
-        for name in self.provisioner.names() {
+        let direct = self.options.asking == Asking::Directly;
+        for name in self.provisioner.names().iter().filter(|_| direct) {
             let claims = self.claims.clone();
             self.context.handoff.serve(name, move |asked: &Asked| claims.add(asked.uid.clone()));
         }

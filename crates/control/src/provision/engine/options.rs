@@ -17,6 +17,17 @@ pub struct Options {
     pub namespace: String,
     /// Tells apart provisioners of the same name that work at the same time, such as one per node.
     pub instance: Option<String>,
+    pub asking: Asking,
+}
+
+/// How a binder of the same process asks for a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Asking {
+    /// Without a write. Only this engine hears of it.
+    #[default]
+    Directly,
+    /// With an annotation on the claim, as between processes: provisioners of other machines have to hear of it, too.
+    ByAnnotation,
 }
 
 impl Options {
@@ -29,6 +40,7 @@ impl Options {
             component: component.to_owned(),
             namespace: namespace.to_owned(),
             instance: None,
+            asking: Asking::Directly,
         }
     }
 }

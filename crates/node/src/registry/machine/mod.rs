@@ -42,12 +42,27 @@ pub struct Options {
     /// which signs with the node's name.
     pub holder: String,
     pub facts: Facts,
+    pub untainting: Untainting,
+}
+
+/// Who takes the taint of new nodes off this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Untainting {
+    /// We do, with rights that a node's own identity does not have.
+    Ours,
+    /// [`super::Welcome`] at the server, or kube-controller-manager.
+    Others,
 }
 
 impl Options {
     /// For this machine; `host` tells it from others that would use the same node name.
     pub fn new(node: &str, host: &str) -> Self {
-        Self { node: node.to_owned(), holder: format!("orlop/{host}"), facts: Facts::read() }
+        Self {
+            node: node.to_owned(),
+            holder: format!("orlop/{host}"),
+            facts: Facts::read(),
+            untainting: Untainting::Ours,
+        }
     }
 }
 
@@ -138,6 +153,9 @@ impl Machine {
             };
             let decision = machine::decide(lookup, &self.wanted(), before);
             let acted = match decision.actions.into_iter().next() {
+                Some(Action::Untaint) if self.options.untainting == Untainting::Others => {
+                    return self.rest(&decision.because, node.as_deref()).await;
+                }
                 Some(action) => self.act(action, node.as_deref(), &mut absent).await,
                 None => return self.rest(&decision.because, node.as_deref()).await,
             };
