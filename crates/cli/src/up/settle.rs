@@ -62,7 +62,8 @@ impl Args {
             wrong("listen", "no API is served on an existing cluster; drop this, or kubeconfig".to_owned());
         }
         if self.serve_machines.is_some() && self.kubeconfig.is_some() {
-            let text = "machines join an embedded API, and an existing cluster has its own way; drop this, or kubeconfig";
+            let text =
+                "machines join an embedded API, and an existing cluster has its own way; drop this, or kubeconfig";
             wrong("serve-machines", text.to_owned());
         }
         if self.context.is_some() && self.kubeconfig.is_none() {
