@@ -66,7 +66,7 @@ pub(crate) fn release(place: &Place) -> anyhow::Result<()> {
 
 /// Whether this process may mount; an agent that may not is of no use.
 pub(crate) fn may_mount() -> bool {
-    rustix::process::geteuid().is_root()
+    mounts::Rights::ask() > mounts::Rights::Nothing
 }
 
 /// What a stack that runs is known by.
