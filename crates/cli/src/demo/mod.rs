@@ -164,12 +164,14 @@ fn farewell(ground: &Ground) -> String {
             forbidden.what, forbidden.allow
         ),
     };
-    format!(
-        "{part}\nWhere next:\n\
-         \x20 {program} up --data ./orlop                the same, to stay; it prints the address of a live page\n\
-         \x20 export KUBECONFIG=./orlop/kubeconfig       for kubectl, and for:\n\
-         \x20 {program} tree -A                          what there is, and why it waits\n"
-    )
+    let next = [
+        (format!("{program} up --data ./orlop"), "the same, to stay; it prints the address of a live page"),
+        ("export KUBECONFIG=./orlop/kubeconfig".to_owned(), "in another terminal, for kubectl and for Orlop"),
+        (format!("{program} tree -A"), "what there is, and why it waits"),
+    ];
+    let widest = next.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    let next: String = next.iter().map(|(command, what)| format!("  {command:widest$}   {what}\n")).collect();
+    format!("{part}\nWhere next:\n{next}")
 }
 
 /// This program, as a user can type it here.

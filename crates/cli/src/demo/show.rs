@@ -71,8 +71,10 @@ impl Show {
             loop {
                 ticks.tick().await;
                 let mut stage = show.lock();
-                stage.frame += 1;
-                stage.draw("");
+                if stage.current.is_some() {
+                    stage.frame += 1;
+                    stage.draw("");
+                }
             }
         }))
     }

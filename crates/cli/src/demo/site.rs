@@ -4,6 +4,7 @@
 //! to take away but the directory, and that is looked at before.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,7 +35,9 @@ pub(super) enum Substance {
 
 impl Site {
     pub(super) fn make() -> anyhow::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("orlop-demo-").tempdir().context("making a directory")?;
+        let mine = fs::Permissions::from_mode(0o700);
+        let directory = tempfile::Builder::new().prefix("orlop-demo-").permissions(mine).tempdir();
+        let directory = directory.context("making a directory")?;
         let data = directory.path().canonicalize().context("finding the directory that was just made")?;
         Ok(Self { directory: Some(directory), data })
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use api::{Attachment, Claim, ClaimPhase, Key, Kind, Meta, Object, Pod, Volume};
 use driver_local::keys;
 use linux::mountinfo::Mount;
@@ -50,8 +50,24 @@ impl Running {
     async fn until<T>(&mut self, what: &str, done: impl Fn(&View) -> Option<T>) -> anyhow::Result<T> {
         tokio::select! {
             biased;
-            found = self.view.until(what, done) => found,
+            found = self.view.until(what, done) => match found {
+                Ok(found) => Ok(found),
+                Err(error) => Err(self.explained(error).await),
+            },
             error = self.life.failed() => Err(error),
+        }
+    }
+
+    /// With what Orlop itself has to say about it.
+    async fn explained(&self, error: anyhow::Error) -> anyhow::Error {
+        let (client, pod) = (&self.view.client, Key::namespaced(NAMESPACE, POD));
+        let explanation = match self.view.pods.get(&pod) {
+            Some(_) => explain::of_pod(client, &pod).await,
+            None => explain::of_claim(client, &claim_key()).await,
+        };
+        match explanation {
+            Ok(explanation) => anyhow!("{error:#}\n{explanation}"),
+            Err(_) => error,
         }
     }
 }

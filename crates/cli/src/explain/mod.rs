@@ -104,6 +104,11 @@ pub(crate) async fn of_claim(client: &Client, key: &Key) -> anyhow::Result<Expla
     claim(client, &Eye::new(client, &SystemClock), key).await
 }
 
+/// What there is to say about a pod's volumes now.
+pub(crate) async fn of_pod(client: &Client, key: &Key) -> anyhow::Result<Explanation> {
+    pod(client, &Eye::new(client, &SystemClock), key).await
+}
+
 async fn claim(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Explanation> {
     match client.get::<Claim>(Kind::CLAIM, key).await {
         Ok(claim) => Ok(explain::claim(&eye.around_claim(&claim).await, &claim)),
