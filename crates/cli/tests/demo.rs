@@ -131,6 +131,26 @@ fn an_ordinary_user_sees_all_of_it_in_a_namespace_of_its_own() {
 }
 
 #[test]
+fn root_of_a_user_namespace_gets_directories_though_loop_devices_look_free() {
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let inside = || {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount"]);
+        command
+    };
+    if !inside().arg("true").status().is_ok_and(|status| status.success()) {
+        return skip("this machine forbids user namespaces");
+    }
+    let output = inside().args([PROGRAM, "demo"]).env("TMPDIR", place.path()).output().expect("it worked before");
+    let (said, warned) = texts(&output);
+    assert!(output.status.success(), "{said}\n{warned}");
+    assert_told(&said, START.into_iter().chain(MOUNTED).chain(END));
+    assert!(said.contains("Volumes are directories: root of a user namespace"), "{said}");
+    assert!(said.contains("it is the directory pool/volumes/"), "{said}");
+    assert_nothing_is_left(place.path());
+}
+
+#[test]
 fn where_user_namespaces_are_forbidden_the_setting_is_named_and_all_else_is_shown() {
     let place = tempfile::tempdir().expect("a directory can be made");
     // A user namespace without a mount namespace of its own: nothing may be mounted in it. Then no further ones.

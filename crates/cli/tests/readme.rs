@@ -13,7 +13,7 @@ use linux::mounts::Rights;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_orlop");
 const DEMO: &str = "cargo run --release -- demo";
 const TEST: &str = "cargo xtask test";
-const UP: &str = "orlop up --data /tmp/orlop";
+const UP: &str = "target/release/orlop up --data /tmp/orlop";
 /// More than this nobody reads.
 const LINES: usize = 120;
 
@@ -145,8 +145,10 @@ fn the_commands_for_a_stack_that_stays_work_as_printed() {
     let place = tempfile::tempdir().expect("a directory can be made");
     let here = place.path().display();
     let unique = |text: &str| {
-        let text = text.replace("$PWD/target/release", &Path::new(PROGRAM).parent().unwrap().display().to_string());
-        text.replace("/tmp/", &format!("{here}/"))
+        let folder = Path::new(PROGRAM).parent().expect("a program is in a folder").display().to_string();
+        // The folder may be in /tmp itself, so that it comes last.
+        let text = text.replace("/tmp/", &format!("{here}/"));
+        text.replace("$PWD/target/release", &folder).replace("target/release/", &format!("{folder}/"))
     };
     let blocks = blocks(&readme());
     let at = blocks.iter().position(|block| block.lines().any(|line| line == UP)).expect("README starts a stack");

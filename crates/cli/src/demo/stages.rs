@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail};
 use api::{Attachment, Claim, ClaimPhase, Key, Kind, Meta, Object, Pod, Volume};
 use driver_local::keys;
+use linux::fs::FsType;
 use linux::mountinfo::Mount;
 use runtime::client::{Preconditions, Selection};
 use serde_json::{Value, json};
@@ -135,7 +136,8 @@ impl Play<'_> {
     async fn make_the_class(&self, view: &View, binding: &str) -> anyhow::Result<()> {
         let mut class = json!({"apiVersion": Kind::STORAGE_CLASS.api_version(), "kind": Kind::STORAGE_CLASS.kind,
             "metadata": {"name": CLASS}, "provisioner": keys::DRIVER_NAME, "volumeBindingMode": binding});
-        if let Ground::Directories(_) = self.ground {
+        // The driver knows whether it may use loop devices; that no filesystem can be made on one it would find too late.
+        if !FsType::Ext4.missing_tools().is_empty() {
             class["parameters"] = json!({keys::KIND: "directory"});
         }
         view.client.create::<api::Class>(Kind::STORAGE_CLASS, None, &class).await.context("making the class")?;
