@@ -124,7 +124,7 @@ fn an_ordinary_user_sees_all_of_it_in_a_namespace_of_its_own() {
     let (said, warned) = texts(&output);
     assert!(output.status.success(), "{said}\n{warned}");
     assert_told(&said, START.into_iter().chain(MOUNTED).chain(END));
-    assert!(said.contains("Volumes are directories: this is not root"), "{said}");
+    assert!(said.contains("Volumes are directories: without root's rights"), "{said}");
     assert!(said.contains("it is the directory pool/volumes/"), "{said}");
     assert_eq!(warned, "");
     assert_nothing_is_left(place.path());

@@ -105,6 +105,13 @@ impl Up {
         assert!(ready, "it never became ready: {heard:?}");
         up
     }
+
+    /// Ctrl-C.
+    fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is our child");
+        assert!(self.child.wait().expect("it is our child").success());
+    }
 }
 
 impl Drop for Up {
@@ -153,7 +160,7 @@ fn the_commands_for_a_stack_that_stays_work_as_printed() {
     let blocks = blocks(&readme());
     let at = blocks.iter().position(|block| block.lines().any(|line| line == UP)).expect("README starts a stack");
     // The usual port may be taken on a machine that runs tests.
-    let _up = Up::start(&format!("{} --listen 127.0.0.1:0", unique(UP)), place.path());
+    let up = Up::start(&format!("{} --listen 127.0.0.1:0", unique(UP)), place.path());
 
     let script = unique(&blocks[at + 1]);
     assert!(script.contains("orlop mount"), "the block after it uses the stack: {script}");
@@ -167,10 +174,16 @@ fn the_commands_for_a_stack_that_stays_work_as_printed() {
     assert_eq!(table.at(&path).count(), 1, "{said}");
     std::fs::write(path.join("file"), "kept").expect("it can be written");
 
+    // The volume goes only when its node has let go of it; then nothing is left to clean up after.
     let kubeconfig = place.path().join("orlop/kubeconfig");
-    let back =
-        format!("export KUBECONFIG={}; orlop umount {here}/data && kubectl delete pvc data", kubeconfig.display());
+    let back = format!(
+        "export KUBECONFIG={}; orlop umount {here}/data && kubectl delete pvc data && \
+         kubectl wait --for=delete pv --all --timeout=120s",
+        kubeconfig.display()
+    );
     let (done, said) = sh(&back);
     assert!(done, "{said}");
-    assert_eq!(MountTable::read().expect("there is a mount table").at(&path).count(), 0, "{said}");
+    up.stop();
+    let left = MountTable::read().expect("there is a mount table").below(&place.path().canonicalize().unwrap()).count();
+    assert_eq!(left, 0, "{said}");
 }

@@ -51,7 +51,8 @@ impl Ground {
         match (Rights::ask(), inside) {
             (Rights::Devices, _) => Ok(Self::with_devices()),
             (Rights::Directories, Inside::Namespace) => Ok(Self::Directories(
-                "this is not root; mounts are made in a user and mount namespace of the demonstration's own".to_owned(),
+                "without root's rights, mounts are made in a user and mount namespace of the demonstration's own"
+                    .to_owned(),
             )),
             (Rights::Directories, Inside::Outside) => {
                 Ok(Self::Directories("root of a user namespace may mount no devices".to_owned()))
