@@ -13,6 +13,7 @@ mod dist;
 mod fuzz;
 mod kubernetes;
 mod leftovers;
+mod readme;
 mod report;
 mod sim;
 mod suite;
@@ -52,6 +53,8 @@ enum Task {
     Bench(bench::Args),
     /// Build the program as it is shipped: one static file. Prints its size and what it is linked with.
     Dist,
+    /// Type README's two commands exactly as they are printed: a release build with the demonstration, and all tests.
+    Readme(readme::Args),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Task::Sim(args) => interruptible(sim::run(args)),
         Task::Bench(args) => interruptible(bench::run(args)),
         Task::Dist => dist::run(),
+        Task::Readme(args) => readme::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `orlop demo` and `orlop up`: the whole stack in one process, as a new user meets it.
+//! `orlop up`: the whole stack in one process, as a new user meets it.
 
 mod api_rig;
 
@@ -8,39 +8,6 @@ use std::process::{Child, Command, Stdio};
 
 use api_rig::{ask, client};
 use serde_json::{Value, json};
-
-#[test]
-fn the_demonstration_takes_a_claim_to_a_volume_and_leaves_nothing() {
-    let place = tempfile::tempdir().expect("a directory can be made");
-    let output = Command::new(env!("CARGO_BIN_EXE_orlop"))
-        .arg("demo")
-        .env("TMPDIR", place.path())
-        .output()
-        .expect("the binary was just built");
-    let (said, warned) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}\n{warned}");
-    let volume = ["claim default/data is made", "is stored", "claim default/data is Bound", "it is made of"];
-    let mount: &[&str] = match is_root() {
-        true => &[
-            "pod default/web is made",
-            "the volume is attached to node",
-            "pod default/web has its volume mounted",
-            "bytes written and read through",
-            "pod default/web is gone",
-            "no mount, no loop device and no attachment is left",
-        ],
-        false => &["mounting needs root"],
-    };
-    let end = ["claim default/data is gone", "nothing of it is left"];
-    let mut rest = &*said;
-    for stage in volume.iter().chain(mount).chain(&end) {
-        let Some((_, after)) = rest.split_once(stage) else { panic!("{stage:?} is missing or too early in\n{said}") };
-        rest = after;
-    }
-    assert_eq!(warned, "", "a demonstration has nothing to warn of");
-    let left: Vec<_> = std::fs::read_dir(place.path()).expect("it is there").flatten().collect();
-    assert!(left.is_empty(), "{left:?}");
-}
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -28,6 +28,7 @@ use linux_raw_sys::loop_device::{
 use rustix::fs::{Mode, OFlags, fstat, ioctl_blksszget, major, minor, open};
 use rustix::io::Errno;
 
+use super::mounts::Rights;
 use super::patience::{Next, Patience};
 use super::{SysError, ioctl};
 
@@ -102,7 +103,7 @@ pub enum LoopError {
     Contended(usize),
 }
 
-/// Whether this machine can attach loop devices at all.
+/// Whether this process can attach loop devices and mount what is on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoopSupport {
     Yes,
@@ -111,6 +112,10 @@ pub enum LoopSupport {
 
 pub fn available() -> LoopSupport {
     match open(CONTROL, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        // Root of a user namespace may come as far as the device, and is refused the mount.
+        Ok(_) if Rights::ask() < Rights::Devices => LoopSupport::No(
+            "this process may not mount what is on them (no CAP_SYS_ADMIN outside user namespaces)".to_owned(),
+        ),
         Ok(_) => LoopSupport::Yes,
         Err(Errno::NOENT) => LoopSupport::No(format!("{CONTROL} does not exist (no loop driver, or a private /dev)")),
         Err(errno) => LoopSupport::No(format!("{CONTROL} cannot be opened: {errno}")),

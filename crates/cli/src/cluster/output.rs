@@ -46,7 +46,7 @@ impl OutputArgs {
 }
 
 /// Colours only on a terminal that can show them, and only if nobody said no (no-color.org).
-fn paint() -> Paint {
+pub(crate) fn paint() -> Paint {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     match std::io::stdout().is_terminal() && !refused && !dumb {

@@ -99,6 +99,16 @@ async fn key<T: Object>(client: &Client, namespace: Option<String>, name: &str) 
     }
 }
 
+/// What there is to say about a claim now.
+pub(crate) async fn of_claim(client: &Client, key: &Key) -> anyhow::Result<Explanation> {
+    claim(client, &Eye::new(client, &SystemClock), key).await
+}
+
+/// What there is to say about a pod's volumes now.
+pub(crate) async fn of_pod(client: &Client, key: &Key) -> anyhow::Result<Explanation> {
+    pod(client, &Eye::new(client, &SystemClock), key).await
+}
+
 async fn claim(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Explanation> {
     match client.get::<Claim>(Kind::CLAIM, key).await {
         Ok(claim) => Ok(explain::claim(&eye.around_claim(&claim).await, &claim)),

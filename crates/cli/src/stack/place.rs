@@ -68,7 +68,7 @@ pub(crate) fn release_root(root: &Path) -> anyhow::Result<()> {
 
 /// Whether this process may mount; an agent that may not is of no use.
 pub(crate) fn may_mount() -> bool {
-    rustix::process::geteuid().is_root()
+    mounts::Rights::ask() > mounts::Rights::Nothing
 }
 
 /// What this machine's Node is called.

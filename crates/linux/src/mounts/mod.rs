@@ -9,6 +9,7 @@
 //!    does not answer any more.
 
 mod flags;
+mod rights;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use rustix::mount::{
 };
 
 pub use flags::{Access, BadFlag, BindOptions, MountFlags};
+pub use rights::Rights;
 
 use super::mountinfo::{MountTable, MountTableError, canonical_mount_point};
 use super::patience::{Next, Patience};

@@ -1,0 +1,201 @@
+//! `orlop demo` as strangers meet it: as root, as an ordinary user, where user namespaces are forbidden, and interrupted.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use linux::mountinfo::MountTable;
+use linux::mounts::Rights;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_orlop");
+/// Somebody who owns nothing.
+const NOBODY: u32 = 65_534;
+/// How it ends where nothing can be mounted.
+const IN_PART: i32 = 3;
+
+const START: [&str; 3] = ["Start everything", "claim default/data is Pending", "$ orlop explain pvc/data"];
+const MOUNTED: [&str; 11] = [
+    "Create a pod that uses claim",
+    "claim default/data is Bound",
+    "pod default/web has its volume",
+    "written, synced and read back",
+    "got SIGKILL",
+    "the open file is written to all the same",
+    "is the same one",
+    "has all three lines: before, meanwhile, after",
+    "sha256 of the block is still",
+    "pod default/web is gone",
+    "claim default/data is gone",
+];
+const END: [&str; 5] = [
+    "no PersistentVolume, no VolumeAttachment, no mount, no loop device, no file",
+    "orlop up has ended",
+    "is gone",
+    "together",
+    "Where next:",
+];
+
+fn skip(why: &str) {
+    use std::io::Write as _;
+    println!("skipped: {why}");
+    if let Some(file) = std::env::var_os("ORLOP_SKIP_LOG") {
+        let mut log = std::fs::OpenOptions::new().create(true).append(true).open(file).expect("the log can be opened");
+        writeln!(log, "{why}").expect("the log can be written");
+    }
+}
+
+/// These sentences, in this order.
+fn assert_told<'a>(said: &str, sentences: impl IntoIterator<Item = &'a str>) {
+    let mut rest = said;
+    for sentence in sentences {
+        let Some((_, after)) = rest.split_once(sentence) else {
+            panic!("{sentence:?} is missing or too early in\n{said}")
+        };
+        rest = after;
+    }
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn assert_nothing_is_left(place: &Path) {
+    let left: Vec<_> = std::fs::read_dir(place).expect("it is there").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let place = place.canonicalize().expect("it is there");
+    let table = MountTable::read().expect("there is a mount table");
+    assert_eq!(table.below(&place).count(), 0, "{table:?}");
+    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let file = std::fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        assert!(!Path::new(&file).starts_with(&place), "{:?} holds {file}", entry.file_name());
+    }
+}
+
+#[test]
+fn the_demonstration_takes_a_claim_to_a_mount_and_back_and_leaves_nothing() {
+    if Rights::ask() < Rights::Devices {
+        return skip("the demonstration with loop devices needs root");
+    }
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let output =
+        Command::new(PROGRAM).arg("demo").env("TMPDIR", place.path()).output().expect("the binary was just built");
+    let (said, warned) = texts(&output);
+    assert!(output.status.success(), "{said}\n{warned}");
+    assert_told(&said, START.into_iter().chain(MOUNTED).chain(END));
+    if linux::loopdev::available() == linux::loopdev::LoopSupport::Yes {
+        assert!(said.contains("it is the file pool/volumes/") && said.contains("/dev/loop"), "{said}");
+    }
+    assert_eq!(warned, "", "a demonstration has nothing to warn of");
+    assert_nothing_is_left(place.path());
+}
+
+/// A folder that the other user owns and can come to.
+fn place_for_nobody() -> Option<tempfile::TempDir> {
+    let homes = [std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+    homes.into_iter().find_map(|home| {
+        let place = tempfile::Builder::new().prefix("orlop-nobody-").tempdir_in(home).ok()?;
+        std::os::unix::fs::chown(place.path(), Some(NOBODY), Some(NOBODY)).ok()?;
+        as_nobody("test").arg("-w").arg(place.path()).status().ok()?.success().then_some(place)
+    })
+}
+
+fn as_nobody(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    command
+}
+
+#[test]
+fn an_ordinary_user_sees_all_of_it_in_a_namespace_of_its_own() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can start a program as somebody else");
+    }
+    let Some(place) = place_for_nobody() else { return skip("the other user has no folder to work in") };
+    if !as_nobody("unshare").args(["--user", "--mount", "--map-root-user", "true"]).status().is_ok_and(|s| s.success())
+    {
+        return skip("this machine forbids user namespaces");
+    }
+    let output = match as_nobody(PROGRAM).arg("demo").env("TMPDIR", place.path()).output() {
+        Ok(output) => output,
+        Err(error) => return skip(&format!("the other user cannot start the program: {error}")),
+    };
+    let (said, warned) = texts(&output);
+    assert!(output.status.success(), "{said}\n{warned}");
+    assert_told(&said, START.into_iter().chain(MOUNTED).chain(END));
+    assert!(said.contains("Volumes are directories: without root's rights"), "{said}");
+    assert!(said.contains("it is the directory pool/volumes/"), "{said}");
+    assert_eq!(warned, "");
+    assert_nothing_is_left(place.path());
+}
+
+#[test]
+fn root_of_a_user_namespace_gets_directories_though_loop_devices_look_free() {
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let inside = || {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount"]);
+        command
+    };
+    if !inside().arg("true").status().is_ok_and(|status| status.success()) {
+        return skip("this machine forbids user namespaces");
+    }
+    let output = inside().args([PROGRAM, "demo"]).env("TMPDIR", place.path()).output().expect("it worked before");
+    let (said, warned) = texts(&output);
+    assert!(output.status.success(), "{said}\n{warned}");
+    assert_told(&said, START.into_iter().chain(MOUNTED).chain(END));
+    assert!(said.contains("Volumes are directories: root of a user namespace"), "{said}");
+    assert!(said.contains("it is the directory pool/volumes/"), "{said}");
+    assert_nothing_is_left(place.path());
+}
+
+#[test]
+fn where_user_namespaces_are_forbidden_the_setting_is_named_and_all_else_is_shown() {
+    let place = tempfile::tempdir().expect("a directory can be made");
+    // A user namespace without a mount namespace of its own: nothing may be mounted in it. Then no further ones.
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 77; exec \"$0\" demo";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", script, PROGRAM])
+        .env("TMPDIR", place.path())
+        .output();
+    let output = match output {
+        Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
+        Ok(_) | Err(_) => return skip("no user namespace can be made to forbid others in"),
+    };
+    let (said, warned) = texts(&output);
+    assert_eq!(output.status.code(), Some(IN_PART), "{said}\n{warned}");
+    let forbidden = ["Nothing will be mounted", "user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces="];
+    let shown =
+        ["claim default/data is Bound", "it is the directory", "got SIGKILL", "claim and volume are what they were"];
+    assert_told(&said, forbidden.into_iter().chain(START).chain(shown).chain(END));
+    assert_eq!(warned, "");
+    assert_nothing_is_left(place.path());
+}
+
+#[test]
+fn an_interrupted_demonstration_takes_everything_away() {
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let mut child = Command::new(PROGRAM)
+        .arg("demo")
+        .env("TMPDIR", place.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was just built");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut said = String::new();
+    // A volume is being made or used at that moment.
+    while !said.contains("claim default/data is Bound") && lines.read_line(&mut said).is_ok_and(|read| read > 0) {}
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is our child");
+    lines.read_to_string(&mut said).expect("it is text");
+    let output = child.wait_with_output().expect("it is our child");
+    let (_, warned) = texts(&output);
+    // A signal that comes after the last stage finds nothing to interrupt.
+    if !said.contains("together") {
+        assert_eq!(output.status.code(), Some(1), "{said}\n{warned}");
+        assert!(warned.contains("interrupted; everything is taken away"), "{said}\n{warned}");
+    }
+    assert_nothing_is_left(place.path());
+}
