@@ -100,6 +100,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 async fn start(args: Args) -> anyhow::Result<()> {
+    crate::usage::check_name("--node-name", &args.work.name())?;
     let process = Process::connect(&args.kube, "orlop-node").await?;
     let node = NodeAgent::new(&process.context, &args.work)?;
     process.run(&args.serve, Lead::Always, |stop| node.run(stop)).await?;

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::page;
 use crate::process::{self, LogArgs};
 use crate::stack::{self, Parts, Place, Stack};
+use crate::usage;
 
 /// Runs the API, the local driver, the controllers and the provisioner in one process.
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Loopback address to listen on; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443", value_parser = usage::parse_address)]
     listen: SocketAddr,
     /// Name of the default class, which is made if it does not exist; empty makes none.
     #[arg(long, value_name = "NAME", default_value = "local")]
@@ -44,9 +45,17 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 async fn start(args: Args) -> anyhow::Result<()> {
     if !args.listen.ip().is_loopback() {
-        bail!("--listen {}: only loopback addresses are served, such as 127.0.0.1:6443", args.listen);
+        bail!(
+            "--listen {}: only loopback addresses are served, such as 127.0.0.1:6443; from elsewhere use ssh -L",
+            args.listen
+        );
     }
-    std::fs::create_dir_all(&args.data).with_context(|| format!("making {}", args.data.display()))?;
+    if !args.class.is_empty() {
+        usage::check_name("--class", &args.class)?;
+    }
+    usage::require_room_for_sockets(&args.data)?;
+    usage::require_free("--listen", args.listen)?;
+    usage::make_directory("--data", &args.data)?;
     // Sockets and state are told by their full names, also in messages.
     let data = args.data.canonicalize().with_context(|| format!("--data {}", args.data.display()))?;
     let place = Place { data, listen: args.listen };
