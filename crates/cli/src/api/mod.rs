@@ -119,7 +119,7 @@ impl Server {
             address: address.to_string(),
         })
         .await
-        .context("preparing the store")?;
+        .with_context(|| format!("--data {}: its store cannot be prepared", data.display()))?;
         let keys = TlsKeys {
             chain: vec![pki.server().certificate_der()],
             key: pki.server().key_der(),

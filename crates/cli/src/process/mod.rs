@@ -259,7 +259,7 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
     parts.join(": ")
 }
 
-/// `No such file or directory`, without its `(os error 2)`.
+/// `No such file or directory`, without its `(os error 2)`; `disk is full`, without its `Error code 13: disk is full`.
 pub(crate) fn without_codes(said: &str) -> String {
     let mut kept = String::new();
     let mut rest = said;
@@ -267,7 +267,14 @@ pub(crate) fn without_codes(said: &str) -> String {
         kept.push_str(before);
         rest = after.split_once(')').map_or("", |(_, after)| after);
     }
-    kept + rest
+    kept += rest;
+    // A database says everything twice, the second time with a number.
+    match kept.split_once(": Error code ") {
+        Some((once, again)) if again.split_once(": ").is_some_and(|(_, again)| once.ends_with(again)) => {
+            once.to_owned()
+        }
+        _ => kept,
+    }
 }
 
 /// How a command ends: what went wrong is said in its name.

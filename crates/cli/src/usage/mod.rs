@@ -121,7 +121,10 @@ impl Place {
                 let word = said(error, ContextKind::InvalidArg).unwrap_or_default();
                 self.unknown(&word).into_iter().collect()
             }
-            ErrorKind::MissingRequiredArgument => self.example().into_iter().collect(),
+            ErrorKind::MissingRequiredArgument => {
+                let missing = said(error, ContextKind::InvalidArg).unwrap_or_default();
+                self.example(missing.split(' ').next().unwrap_or_default()).into_iter().collect()
+            }
             ErrorKind::ArgumentConflict => match said(error, ContextKind::InvalidArg) {
                 same @ Some(_) if same == said(error, ContextKind::PriorArg) => {
                     vec!["give it once: which of the values is meant cannot be guessed".to_owned()]
@@ -132,7 +135,7 @@ impl Place {
                 let value = said(error, ContextKind::InvalidValue).unwrap_or_default();
                 let argument = said(error, ContextKind::InvalidArg).unwrap_or_default();
                 match value.is_empty() {
-                    true => self.example().into_iter().collect(),
+                    true => self.example("").into_iter().collect(),
                     false => words::value(&argument, &value).map(str::to_owned).into_iter().collect(),
                 }
             }
@@ -156,12 +159,14 @@ impl Place {
             .then(|| format!("did you mean '{} --{flag} {word}'?", self.full))
     }
 
-    /// The first example of the command's help.
-    fn example(&self) -> Option<String> {
+    /// The first example of the command's help, or rather the first with that flag.
+    fn example(&self, with: &str) -> Option<String> {
         let after = self.command.get_after_help()?.to_string();
         let start = format!("  {} ", self.full);
-        let line = after.lines().find(|line| line.trim_start_matches(' ').starts_with(start.trim_start()))?;
-        Some(format!("for example: {}", line.trim()))
+        let lines: Vec<&str> =
+            after.lines().map(str::trim).filter(|line| line.starts_with(start.trim_start())).collect();
+        let line = lines.iter().find(|line| line.contains(with)).or(lines.first())?;
+        Some(format!("for example: {line}"))
     }
 
     /// A tip in the name that this program was called by.

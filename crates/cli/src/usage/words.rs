@@ -59,7 +59,7 @@ const CALLS: [(&[&str], &str); 5] = [
 ];
 
 /// Flags of other programs: what was typed, the flag that has to exist for the tip to be true, and the tip.
-const FLAGS: [(&[&str], &str, &str); 8] = [
+const FLAGS: [(&[&str], &str, &str); 9] = [
     (
         &["--master", "--server", "--apiserver"],
         "kubeconfig",
@@ -67,6 +67,7 @@ const FLAGS: [(&[&str], &str, &str); 8] = [
     ),
     (&["--provisioner"], "csi-address", "the driver says its name itself: --csi-address SOCKET is enough"),
     (&["--verbose", "--debug", "-v", "--v"], "log-level", "--log-level debug says more"),
+    (&["--verbose", "--debug", "-v", "--v"], "help", "commands that run on take --log-level debug, behind their name"),
     (&["--port", "-p"], "listen", "the port is part of --listen: --listen 127.0.0.1:6443"),
     (&["--data-dir", "--datadir", "--dir", "--state", "-d"], "data", "the directory is given with --data DIR"),
     (&["--json"], "output", "-o json prints it as JSON"),

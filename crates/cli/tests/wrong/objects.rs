@@ -178,12 +178,25 @@ impl Stage<'_> {
         )
         .await;
         self.until(CLAIMS, "elsewhere", |claim| claim["status"]["phase"] == "Bound").await;
+        self.waiting_pods().await;
+    }
+
+    /// Pods that wait; without root there is no agent, and no node that they could be put on.
+    async fn waiting_pods(&mut self) {
+        if !has_node() {
+            for name in ["lonely", "second", "far"] {
+                self.table.skip(&format!("orlop explain pod/{name}"), "a node agent needs root");
+            }
+            return;
+        }
         self.makes(PODS, &pod("lonely", "missing")).await;
         self.explains("pod/lonely", "missing").await;
         self.makes(PODS, &pod("first", "alone")).await;
-        self.until(PODS, "first", |pod| pod["spec"]["nodeName"].is_string() || !has_node()).await;
+        self.until(PODS, "first", |pod| pod["spec"]["nodeName"].is_string()).await;
         self.makes(PODS, &pod("second", "alone")).await;
         self.explains("pod/second", "ReadWriteOncePod").await;
+        self.makes(PODS, &pod("far", "elsewhere")).await;
+        self.explains("pod/far", "ebs.csi.aws.com").await;
     }
 
     /// `orlop mount` at places that are not made for it, and of a claim that has no volume.
@@ -192,7 +205,7 @@ impl Stage<'_> {
             "orlop mount data text --kubeconfig <kubeconfig>",
             "orlop mount data <busy> --kubeconfig <kubeconfig>",
             "orlop umount <busy> --kubeconfig <kubeconfig>",
-            "orlop mount noclass tmp --timeout 1s --kubeconfig <kubeconfig>",
+            "orlop mount noclass tmp --timeout 4s --kubeconfig <kubeconfig>",
         ];
         if !has_node() {
             ROWS.iter().for_each(|line| self.table.skip(line, "mounting needs root"));
@@ -208,7 +221,7 @@ impl Stage<'_> {
         let hidden = self.room.run_freely("orlop mount data tmp --kubeconfig <kubeconfig>");
         self.table.note(
             "orlop mount data tmp",
-            &format!("[exit {:?}]\n{}{}", hidden.code, hidden.out, hidden.err.trim_end()),
+            &format!("[exit {}]\n{}{}", hidden.code.unwrap_or(-1), hidden.out, hidden.err.trim_end()),
         );
         let unmounted = self.room.run_freely("orlop umount tmp --kubeconfig <kubeconfig>");
         assert_eq!(unmounted.code, Some(0), "{unmounted:?}");
@@ -276,7 +289,7 @@ impl Stage<'_> {
     }
 }
 
-/// Without root there is no agent, and no node.
+/// Whether there is an agent, and with it a node.
 fn has_node() -> bool {
     rustix::process::geteuid().is_root()
 }
