@@ -25,6 +25,7 @@ mod stack;
 mod top;
 mod tree;
 mod up;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -82,10 +83,10 @@ fn main() -> ExitCode {
         }
     };
     let mut called = shell::called_by(&line);
-    let parsed = called.try_get_matches_from_mut(line).and_then(|matches| Orlop::from_arg_matches(&matches));
+    let parsed = called.try_get_matches_from_mut(&line).and_then(|matches| Orlop::from_arg_matches(&matches));
     let parsed = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => error.format(&mut called).exit(),
+        Err(error) => return usage::answer(error, &mut called, &line),
     };
     match parsed.command {
         Command::Demo(args) => demo::run(*args),

@@ -249,7 +249,7 @@ async fn a_backup_replaces_nothing_unless_it_is_told_to() {
     assert_eq!(fs::read(place.path("saved")).unwrap(), first, "the same state gives the same file");
     refused(
         &["backup", "--data", &place.text("nowhere"), "--to", &place.text("x")],
-        &["there is no store in", "--data"],
+        &["there is no such directory", "--data"],
     );
     assert!(!place.path("nowhere").exists() && !place.path("x").exists());
 }
@@ -295,7 +295,7 @@ async fn a_file_that_is_not_a_good_backup_is_refused_with_the_reason() {
         refused(&["restore", "--from", &place.text(name), "--data", &place.text("again")], &[word, name]);
         assert!(!place.path("again").exists());
     }
-    refused(&["restore", "--from", &place.text("none"), "--data", &place.text("again")], &["opening", "none"]);
+    refused(&["restore", "--from", &place.text("none"), "--data", &place.text("again")], &["--from", "none"]);
     assert!(!place.names().iter().any(|name| name.starts_with('.')), "{:?}", place.names());
 }
 

@@ -79,7 +79,11 @@ fn sidecars_2_1_every_flag_of_the_original_is_accepted() {
     ];
     let output = sidecar(&flags);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("cannot use the kubeconfig /nonexistent/kubeconfig"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("--kubeconfig /nonexistent/kubeconfig: there is no such file"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -101,7 +105,11 @@ fn sidecars_3_1_every_flag_of_the_attacher_is_accepted() {
     ];
     let output = sidecar(&flags);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("cannot use the kubeconfig /nonexistent/kubeconfig"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("--kubeconfig /nonexistent/kubeconfig: there is no such file"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]

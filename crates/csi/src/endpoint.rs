@@ -62,7 +62,7 @@ pub enum EndpointError {
     #[error("the socket path holds a NUL byte")]
     NulInPath,
     /// The path does not fit into a socket address.
-    #[error("the socket path has {length} bytes and the kernel takes at most {MAX_SOCKET_PATH}: {}", path.display())]
+    #[error("the socket path has {length} bytes and the kernel takes at most {MAX_SOCKET_PATH}; put it in a directory with a shorter name: {}", path.display())]
     PathTooLong {
         /// The path as given.
         path: PathBuf,

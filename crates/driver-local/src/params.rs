@@ -156,6 +156,24 @@ pub fn smallest(access: AccessKind, fs: Option<FsType>) -> u64 {
     }
 }
 
+/// A number of bytes for people: in the largest unit that leaves a whole number before the point.
+pub fn shown(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let unit = (1..=UNITS.len()).rev().find(|power| bytes >> (10 * power) > 0);
+    match unit {
+        None => format!("{bytes} bytes"),
+        Some(power) => {
+            let shift = 10 * power;
+            // Tenths are rounded down: what is said to fit fits.
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            match tenths % 10 {
+                0 => format!("{} {}", tenths / 10, UNITS[power - 1]),
+                rest => format!("{}.{rest} {}", tenths / 10, UNITS[power - 1]),
+            }
+        }
+    }
+}
+
 /// The size a volume gets, in whole blocks within the asked range and the driver's limits.
 pub fn choose_size(range: CapacityRange, smallest: u64, largest: u64) -> Result<u64, Error> {
     let limit = range.limit.unwrap_or(largest).min(largest);
@@ -167,7 +185,9 @@ pub fn choose_size(range: CapacityRange, smallest: u64, largest: u64) -> Result<
     let size = wish.div_ceil(BLOCK).saturating_mul(BLOCK);
     if size > limit {
         return Err(Error::out_of_range(format!(
-            "{wish} bytes are {size} in whole blocks of {BLOCK}, above the limit of {limit}"
+            "{wish} bytes ({}) in whole blocks of {BLOCK} are above the limit of {limit} ({})",
+            shown(wish),
+            shown(limit)
         )));
     }
     if size < smallest {
@@ -207,6 +227,15 @@ mod tests {
 
     fn map(entries: &[(&str, &str)]) -> StringMap {
         entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn bytes_are_shown_in_the_unit_that_people_think_in() {
+        let rows =
+            [(0, "0 bytes"), (1023, "1023 bytes"), (1 << 20, "1 MiB"), (1536, "1.5 KiB"), (u64::MAX, "15.9 EiB")];
+        for (bytes, want) in rows {
+            assert_eq!(shown(bytes), want);
+        }
     }
 
     fn mount(fs: Option<&str>) -> Capability {

@@ -17,7 +17,7 @@ use futures_util::FutureExt as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::data;
+use crate::{data, usage};
 
 /// Who signs service-account tokens, and for whom they are.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     data: PathBuf,
 
     /// Loopback address to listen on; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443", value_parser = usage::parse_address)]
     listen: SocketAddr,
 
     /// Write a kubeconfig of an administrator to this file, readable by its owner only.
@@ -60,7 +60,14 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 fn start(args: Args) -> anyhow::Result<()> {
     if !args.listen.ip().is_loopback() {
-        bail!("--listen {}: only loopback addresses are served, such as 127.0.0.1:6443", args.listen);
+        bail!(
+            "--listen {}: only loopback addresses are served, such as 127.0.0.1:6443; from elsewhere use ssh -L",
+            args.listen
+        );
+    }
+    usage::require_free("--listen", args.listen)?;
+    for (flag, file) in [("--write-kubeconfig", &args.write_kubeconfig), ("--audit-log", &args.audit_log)] {
+        file.as_deref().map_or(Ok(()), |file| usage::require_parent(flag, file))?;
     }
     let log = tracing_subscriber::fmt().with_max_level(args.log_level).with_writer(std::io::stderr).with_ansi(false);
     log.try_init().map_err(|error| anyhow!(error)).context("starting the log")?;
@@ -133,7 +140,7 @@ impl Server {
             address: address.to_string(),
         })
         .await
-        .context("preparing the store")?;
+        .with_context(|| format!("--data {}: its store cannot be prepared", data.display()))?;
         if machines.is_some() {
             api.admit_machines(pki.authority().context("opening the keys")?);
         }

@@ -28,7 +28,8 @@ pub(super) async fn run<F>(kube: &KubeArgs, work: impl FnOnce(Session) -> F) -> 
 where
     F: Future<Output = anyhow::Result<()>>,
 {
-    let inner = kube.connect().await.map_err(|error| anyhow!(error))?;
+    let explained = |error| crate::process::connect::explained(error, kube.kubeconfig.as_deref());
+    let inner = kube.connect().await.map_err(explained)?;
     let (metrics, entropy) = (Metrics::new(&SystemClock), Entropy::from_system());
     let client = Client::new(inner.clone(), kube.client_options("orlop-bench"), &metrics, &entropy);
     let caches = Caches::new(&client, &entropy);

@@ -284,7 +284,7 @@ fn labels(bench: &'static str) -> BTreeMap<&'static str, &'static str> {
 pub(super) fn check_size(size: &str) -> anyhow::Result<()> {
     match api::Amount::parse(size) {
         Ok(_) => Ok(()),
-        Err(error) => bail!("--size {size:?}: {error}; write a quantity such as 1Gi"),
+        Err(_) => bail!("--size {size:?} is no size; write one such as 500Mi or 1Gi{}", crate::usage::meant(size)),
     }
 }
 

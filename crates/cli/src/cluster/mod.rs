@@ -38,7 +38,9 @@ pub(crate) struct Cluster {
 impl ClusterArgs {
     /// Connects; the server sees us as `name`.
     pub(crate) async fn connect(&self, name: &str) -> anyhow::Result<Cluster> {
-        let (raw, namespace) = process::connect::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
+        let found = process::connect::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
+        found.reach().await?;
+        let (raw, namespace) = (found.client, found.namespace);
         let options = client::Options { manager: name.to_owned(), ..client::Options::default() };
         let client = Client::new(raw.clone(), options, &Metrics::new(&SystemClock), &Entropy::from_system());
         Ok(Cluster { client, raw, namespace })

@@ -41,7 +41,7 @@ impl Size {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SizeError {
-    #[error("{0:?} is no size; accepted is {SIZES}")]
+    #[error("{0:?} is no size; accepted is {SIZES}{meant}", meant = crate::usage::meant(.0))]
     Unreadable(String),
     #[error("{0} is more than CSI can express; the largest size is {max} bytes", max = i64::MAX)]
     TooLarge(String),
@@ -80,7 +80,7 @@ impl Timeout {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TimeoutError {
-    #[error("{0:?} is no duration; accepted are {DURATIONS}")]
+    #[error("{0:?} is no duration; accepted are {DURATIONS}{meant}", meant = runtime::args::meant_duration(.0))]
     Unreadable(String),
     #[error("a timeout of zero would end every call before it starts")]
     Zero,

@@ -46,6 +46,7 @@ pub(super) fn run(args: &BackupArgs) -> anyhow::Result<String> {
     if replace == Replace::No && args.to.symlink_metadata().is_ok() {
         return Err(exists(&args.to));
     }
+    crate::usage::require_parent("--to", &args.to)?;
     let (snapshot, source) = snapshot(&args.data)?;
     let files = read_keys(&args.data)?;
     require_roots(&files, &args.data.join(KEYS).display().to_string())?;
@@ -62,7 +63,7 @@ pub(super) fn run(args: &BackupArgs) -> anyhow::Result<String> {
 }
 
 fn exists(path: &Path) -> anyhow::Error {
-    anyhow!("{} exists: give another name, or --force to replace it", path.display())
+    anyhow!("--to {} exists: give another name, or --force to replace it", path.display())
 }
 
 fn snapshot(data: &Path) -> anyhow::Result<(Snapshot, String)> {

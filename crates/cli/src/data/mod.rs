@@ -54,7 +54,7 @@ fn report(command: &str, result: anyhow::Result<String>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("orlop {command}: {error:#}");
+            eprintln!("orlop {command}: {}", crate::process::sentence(&error));
             ExitCode::FAILURE
         }
     }
@@ -67,8 +67,36 @@ pub(crate) fn advise(error: OpenError, data: &Path) -> anyhow::Error {
         OpenError::Damaged { damage, .. } => {
             anyhow::anyhow!("the store in {} is damaged\n{}", data.display(), damage_report(&damage, data))
         }
-        error @ OpenError::Absent { .. } => anyhow::Error::new(error).context("is --data the directory of orlop api?"),
+        OpenError::Absent { .. } => absent(data),
+        OpenError::Locked { pid, .. } => {
+            let by = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
+            anyhow::anyhow!("--data {} is in use by {by}; stop that first, or name another directory", data.display())
+        }
+        OpenError::Newer { found, supported } => anyhow::anyhow!(
+            "--data {} was written by a newer orlop (format {found}; this one knows up to {supported}); use that one. \
+             Nothing was changed",
+            data.display()
+        ),
+        OpenError::Io { source, .. } => {
+            let what = format!("--data {} cannot be used; name a directory that can be written", data.display());
+            anyhow::Error::new(source).context(what)
+        }
         other => anyhow::Error::new(other).context(format!("opening the store in {}", data.display())),
+    }
+}
+
+/// What is said of a directory that has no objects in it.
+fn absent(data: &Path) -> anyhow::Error {
+    let shown = data.display();
+    match data.symlink_metadata() {
+        Err(_) => anyhow::anyhow!("--data {shown}: there is no such directory; name the one of orlop up or orlop api"),
+        Ok(found) if !found.is_dir() && !found.is_symlink() => {
+            anyhow::anyhow!("--data {shown} is a file; name the directory of orlop up or orlop api")
+        }
+        Ok(_) => anyhow::anyhow!(
+            "--data {shown} is no directory of orlop up or orlop api: there is no {} in it",
+            data.join(STORE).display()
+        ),
     }
 }
 

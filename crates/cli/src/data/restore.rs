@@ -34,7 +34,7 @@ pub(crate) struct RestoreArgs {
 pub(super) fn run(args: &RestoreArgs) -> anyhow::Result<String> {
     let new = NewData::begin(&args.data)?;
     let shown = args.from.display();
-    let file = File::open(&args.from).with_context(|| format!("opening {shown}"))?;
+    let file = File::open(&args.from).with_context(|| format!("--from {shown} cannot be read"))?;
     let backup = Backup::read(BufReader::new(file)).with_context(|| format!("{shown} cannot be restored"))?;
     require_roots(&backup.files, &shown.to_string())?;
     new.write_keys(&backup.files).context("writing the keys")?;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use apiserver::sources::Clock as _;
-use apiserver::store::{self, CopyError};
+use apiserver::store::{self, CopyError, OpenError};
 
 use super::new_data::NewData;
-use super::{STORE, read_keys, shell};
+use super::{STORE, absent, advise, read_keys, shell};
 use crate::api::SystemClock;
 
 /// Makes a new data directory from a damaged one: every object at its last good version.
@@ -30,14 +30,18 @@ pub(crate) struct SalvageArgs {
 }
 
 pub(super) fn run(args: &SalvageArgs) -> anyhow::Result<String> {
-    let new = NewData::begin(&args.to)?;
     let source = args.data.join(STORE);
+    if !source.is_dir() {
+        return Err(absent(&args.data));
+    }
+    let new = NewData::begin(&args.to)?;
     let salvaged = match store::salvage(&source, &new.store(), SystemClock.now()) {
         Ok(salvaged) => salvaged,
         Err(CopyError::NothingLeft { .. }) => {
             let shown = source.display();
             anyhow::bail!("nothing in {shown} can be read; a backup is the way back: orlop restore")
         }
+        Err(CopyError::Source(error @ OpenError::Locked { .. })) => return Err(advise(error, &args.data)),
         Err(error) => return Err(error).with_context(|| format!("saving what is left of {}", source.display())),
     };
     new.write_keys(&read_keys(&args.data)?).context("copying the keys")?;

@@ -257,7 +257,10 @@ fn parse_size(flag: &str, text: Option<String>, default: u64) -> anyhow::Result<
     match driver_local::params::parse_size(&text) {
         Ok(bytes) => Ok(bytes),
         Err(_) => {
-            bail!("{flag} {text:?} is not a size; write a number of bytes, or one with Ki, Mi, Gi, Ti, k, M, G or T")
+            let meant = crate::usage::meant(&text);
+            bail!(
+                "{flag} {text:?} is not a size; write a number of bytes, or one with Ki, Mi, Gi, Ti, k, M, G or T{meant}"
+            )
         }
     }
 }

@@ -61,7 +61,9 @@ pub(crate) fn claim_name(text: &str) -> anyhow::Result<Box<str>> {
     let word = if text.contains('/') { text.to_owned() } else { format!("pvc/{text}") };
     match Target::parse(&[word]).map_err(|error| anyhow!(error))? {
         Target::Claim(name) => Ok(name.into()),
-        Target::Volume(_) | Target::Pod(_) => Err(anyhow!("{text:?} is no claim: write NAME or pvc/NAME")),
+        Target::Volume(_) | Target::Pod(_) => {
+            Err(anyhow!("{text:?} is no claim: write NAME or pvc/NAME; `orlop explain {text}` tells about it"))
+        }
     }
 }
 
@@ -115,7 +117,10 @@ async fn claim(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Expl
         Err(Error::NotFound { .. }) => {
             let seen = explain::missing(&eye.around_missing(key).await, key);
             let lines: String = seen.iter().map(|line| format!("\n  - {line}")).collect();
-            Err(anyhow!("there is no PersistentVolumeClaim {key}{lines}"))
+            let place = key.namespace().unwrap_or_default();
+            Err(anyhow!(
+                "there is no PersistentVolumeClaim {key}{lines}\n  `orlop tree -n {place}` shows those there are"
+            ))
         }
         Err(error) => Err(anyhow!(error).context(format!("reading PersistentVolumeClaim {key}"))),
     }
@@ -124,7 +129,9 @@ async fn claim(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Expl
 async fn volume(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Explanation> {
     match client.get::<Volume>(Kind::VOLUME, key).await {
         Ok(volume) => Ok(explain::volume(&eye.around_volume(&volume).await, &volume)),
-        Err(Error::NotFound { .. }) => Err(anyhow!("there is no PersistentVolume {key}")),
+        Err(Error::NotFound { .. }) => {
+            Err(anyhow!("there is no PersistentVolume {key}; `kubectl get pv` lists those there are"))
+        }
         Err(error) => Err(anyhow!(error).context(format!("reading PersistentVolume {key}"))),
     }
 }
@@ -132,7 +139,10 @@ async fn volume(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Exp
 async fn pod(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Explanation> {
     match client.get::<Pod>(Kind::POD, key).await {
         Ok(pod) => Ok(explain::pod(&eye.around_pod(&pod).await, &pod)),
-        Err(Error::NotFound { .. }) => Err(anyhow!("there is no Pod {key}")),
+        Err(Error::NotFound { .. }) => {
+            let place = key.namespace().unwrap_or_default();
+            Err(anyhow!("there is no Pod {key}; `kubectl get pods -n {place}` lists those there are"))
+        }
         Err(error) => Err(anyhow!(error).context(format!("reading Pod {key}"))),
     }
 }

@@ -11,14 +11,29 @@ pub(super) enum Target {
 /// A command line that names nothing we explain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotATarget {
-    #[error("{0:?} names no object: write pvc/NAME, pv/NAME or pod/NAME")]
+    #[error("{0:?} names no object: write pvc/NAME, pv/NAME or pod/NAME{meant}", meant = meant(.0))]
     Shape(String),
     #[error(
         "{0:?} cannot be explained; what can be are pvc (persistentvolumeclaim, claim), pv (persistentvolume, volume) and pod"
     )]
     Kind(String),
-    #[error("{0:?} is no name of an object")]
-    Name(String),
+    #[error("{name:?} is no name of an object: one has small letters, digits, '-' and '.'; write {kind}/NAME{}", small(.kind, .name))]
+    Name { kind: String, name: String },
+}
+
+/// A single word is the name of a claim, if it is anything.
+fn meant(word: &str) -> String {
+    if is_name(word) { format!("; did you mean pvc/{word}?") } else { String::new() }
+}
+
+fn small(kind: &str, name: &str) -> String {
+    let small = name.to_ascii_lowercase().replace(['_', ' '], "-");
+    if is_name(&small) { format!("; did you mean {kind}/{small}?") } else { String::new() }
+}
+
+fn is_name(name: &str) -> bool {
+    let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-.".contains(letter);
+    !name.is_empty() && name.len() <= 253 && name.chars().all(allowed)
 }
 
 impl Target {
@@ -29,9 +44,8 @@ impl Target {
             [kind, name] => (kind.as_str(), name.as_str()),
             words => return Err(NotATarget::Shape(words.join(" "))),
         };
-        let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-.".contains(letter);
-        if name.is_empty() || name.len() > 253 || !name.chars().all(allowed) {
-            return Err(NotATarget::Name(name.to_owned()));
+        if !is_name(name) {
+            return Err(NotATarget::Name { kind: kind.to_owned(), name: name.to_owned() });
         }
         match kind.to_ascii_lowercase().as_str() {
             "pvc" | "pvcs" | "persistentvolumeclaim" | "persistentvolumeclaims" | "claim" | "claims" => {

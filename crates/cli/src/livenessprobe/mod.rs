@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use http::StatusCode;
 use node::liveness::Prober;
-use runtime::args::{DriverArgs, parse_duration};
+use runtime::args::{DriverArgs, parse_duration, parse_listen};
 use runtime::health::{Answer, Health, Server};
 use runtime::time::SystemClock;
 use runtime::{Metrics, Stopper, stop};
@@ -67,6 +67,8 @@ impl Args {
         if !self.http_endpoint.is_empty() && (self.health_port != HEALTH_PORT || !self.metrics_address.is_empty()) {
             bail!("--http-endpoint says it all; drop --health-port and --metrics-address");
         }
+        parse_listen(&self.http_endpoint).context("--http-endpoint")?;
+        parse_listen(&self.metrics_address).context("--metrics-address")?;
         if self.probe.probe_timeout.is_zero() {
             bail!("--probe-timeout must be more than nothing");
         }

@@ -135,21 +135,29 @@ impl Cluster {
 }
 
 async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
+    check_claim(&args.claim, &args.path)?;
     let path = path::settle(&args.path)?;
     if args.print_systemd {
         print!("{}", unit::text(args, &path)?);
         return Ok(());
     }
+    require_root("mount")?;
     let cluster = args.to.cluster.connect("orlop-mount").await?;
     let claim = claim_key(&args.claim, &cluster.namespace)?;
     let found: Claim = match cluster.client.get(Kind::CLAIM, &claim).await {
         Ok(found) => found,
-        Err(Error::NotFound { .. }) => bail!("there is no PersistentVolumeClaim {claim}"),
+        Err(Error::NotFound { .. }) => {
+            let place = claim.namespace().unwrap_or_default();
+            bail!("there is no PersistentVolumeClaim {claim}; `orlop tree -n {place}` shows those there are")
+        }
         Err(error) => return Err(anyhow!(error).context(format!("reading PersistentVolumeClaim {claim}"))),
     };
     path::check(&path, found.mode)?;
     let node = args.to.node();
     let wish = Use { claim: &found, node: &node, path: &path, read_only: args.read_only, fs_group: args.fs_group };
+    if let Err(Error::NotFound { .. }) = cluster.client.get::<Consumer>(Kind::POD, &wish.pod()).await {
+        path::require_free(&path)?;
+    }
     let pod = ensure(&cluster, &wish, args.to.timeout).await?;
     let ready = cluster.until(pod.key(), args.to.timeout, |seen| match seen {
         None => Some(Err(anyhow!("pod {} was deleted meanwhile", pod.key()))),
@@ -160,9 +168,12 @@ async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
         Err(last) => {
             let why = last.map_or_else(|| "the pod was not seen".to_owned(), |last| last.waits_for(&node));
             bail!(
-                "not ready after {:?}: {why}\n  look closer: orlop explain pod/{}",
+                "not ready after {:?}: {why}\n  look closer: orlop explain pvc/{} -n {}\n  \
+                 the machine's wish stays: repeat the command to wait on, or give up with: orlop umount {}",
                 args.to.timeout,
-                pod.key().name()
+                claim.name(),
+                claim.namespace().unwrap_or_default(),
+                path.display()
             );
         }
     };
@@ -215,11 +226,15 @@ async fn source(cluster: &Cluster, claim: &Key, pod: &Consumer) -> anyhow::Resul
 
 async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
     let path = path::settle(&args.path)?;
+    require_root("umount")?;
     let cluster = args.to.cluster.connect("orlop-mount").await?;
     let node = args.to.node();
     let pods = consumer::of_path(&cluster.client, &node, &path).await?;
     if pods.is_empty() {
-        bail!("nothing was mounted at {} by `orlop mount` on node {node}", path.display());
+        bail!(
+            "nothing was mounted at {} by `orlop mount` on node {node}; `findmnt {0}` says what is there",
+            path.display()
+        );
     }
     path::hide(&path)?;
     for pod in pods {
@@ -260,6 +275,33 @@ async fn let_go(client: &Client, pod: &Consumer) -> Result<(), Error> {
             },
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Only root mounts; whoever is not finds out before anything is asked or made.
+fn require_root(command: &str) -> anyhow::Result<()> {
+    match rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => bail!("this needs root: sudo --preserve-env=KUBECONFIG orlop {command} ..."),
+    }
+}
+
+/// A claim that cannot be one, told before any cluster is asked.
+fn check_claim(claim: &str, path: &Path) -> anyhow::Result<()> {
+    if claim.starts_with(['/', '.']) {
+        bail!(
+            "{claim:?} is a path, and the claim comes first: orlop mount CLAIM PATH; did you mean `orlop mount {} {claim}`?",
+            path.display()
+        );
+    }
+    let parts: Vec<&str> = claim.split('/').collect();
+    match parts[..] {
+        [""] => bail!("the claim is empty: give its NAME, or NAMESPACE/NAME"),
+        [name] => crate::usage::check_name("CLAIM", name),
+        [namespace, name] => {
+            crate::usage::check_name("NAMESPACE", namespace).and_then(|()| crate::usage::check_name("CLAIM", name))
+        }
+        _ => bail!("{claim:?} is not a claim: say NAME or NAMESPACE/NAME"),
     }
 }
 

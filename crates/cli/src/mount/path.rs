@@ -38,6 +38,23 @@ pub(super) fn check(path: &Path, mode: VolumeMode) -> anyhow::Result<()> {
     }
 }
 
+/// Before anything is made for this path: what somebody else has mounted there stays, and files that a mount will hide are
+/// mentioned.
+pub(super) fn require_free(path: &Path) -> anyhow::Result<()> {
+    let table = MountTable::read().context("reading the mount table")?;
+    if let Some(there) = table.top(path) {
+        bail!(
+            "something else is mounted at {0} ({1}); unmount it, or choose another directory. Nothing was changed.",
+            path.display(),
+            there.fs_type
+        );
+    }
+    if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
+        eprintln!("orlop mount: note: {0} is not empty; its files are hidden until `orlop umount {0}`", path.display());
+    }
+    Ok(())
+}
+
 /// Where the agent shows the volume of a pod: the pod's uid is in the path, whatever the agent's directory is.
 pub(super) fn of_pod(uid: &str, mode: VolumeMode) -> anyhow::Result<Option<PathBuf>> {
     let table = MountTable::read().context("reading the mount table")?;

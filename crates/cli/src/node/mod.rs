@@ -119,6 +119,7 @@ async fn start(args: Args) -> anyhow::Result<()> {
     if args.join.is_given() {
         return join::run(&args.join, &args.work, &args.serve).await;
     }
+    crate::usage::check_name("--node-name", &args.work.name())?;
     let process = Process::connect(&args.kube, "orlop-node").await?;
     let node = NodeAgent::new(&process.context, &args.work)?;
     process.run(&args.serve, Lead::Always, |stop| node.run(stop)).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::csi::{Endpoint, v1};
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use lifecycle::orphans::{Driver as Has, Held, Listed, Orphan, What};
 use runtime::csi::{self, CallError, Driver, Facts, Link};
 use runtime::time::SystemClock;
@@ -33,6 +33,10 @@ impl Drop for Connected {
 impl Connected {
     pub(super) async fn to(endpoint: Endpoint, timeout: Duration) -> anyhow::Result<Self> {
         let address = endpoint.to_string();
+        // A socket that is not there is a wrong address, not a driver that is slow to start.
+        if let Some(path) = endpoint.path().filter(|path| !path.exists()) {
+            bail!("no driver answers at {address}: there is no {}; see that the driver runs", path.display());
+        }
         let driver = Driver::new(endpoint, csi::Options::default(), &Metrics::new(&SystemClock));
         let (stopper, stop) = Stopper::new();
         let running = tokio::spawn({

@@ -37,6 +37,7 @@ use runtime::{Stop, client};
 use tokio::net::TcpListener;
 
 use crate::process::{self, Lead, LogArgs, Process};
+use crate::usage;
 use admit::Door;
 use board::Board;
 use token::Token;
@@ -76,8 +77,8 @@ pub(crate) struct Loopback(pub(crate) SocketAddr);
 /// An address that is none, or that others reach.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotLoopback {
-    #[error("this is no address; write one such as 127.0.0.1:8080")]
-    NoAddress,
+    #[error(transparent)]
+    NoAddress(usage::NotAnAddress),
     #[error("only loopback addresses are served, such as 127.0.0.1:8080; for others, put a proxy or ssh -L in front")]
     Reachable,
 }
@@ -85,7 +86,7 @@ pub(crate) enum NotLoopback {
 impl FromStr for Loopback {
     type Err = NotLoopback;
     fn from_str(text: &str) -> Result<Self, NotLoopback> {
-        let address: SocketAddr = text.parse().map_err(|_| NotLoopback::NoAddress)?;
+        let address: SocketAddr = usage::parse_address(text).map_err(NotLoopback::NoAddress)?;
         if address.ip().is_loopback() { Ok(Self(address)) } else { Err(NotLoopback::Reachable) }
     }
 }
@@ -193,7 +194,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 async fn start(args: &Args) -> anyhow::Result<()> {
-    let (inner, _) = process::connect::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let inner = process::connect::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?.client;
     let options = client::Options { manager: "orlop-page".to_owned(), ..client::Options::default() };
     let process = Process::new(inner, options, "orlop-page");
     let settings = Settings {
@@ -228,7 +229,8 @@ mod tests {
     fn only_addresses_of_this_machine_are_taken_and_the_others_are_told_why() {
         assert!("127.0.0.1:0".parse::<Loopback>().is_ok() && "[::1]:8080".parse::<Loopback>().is_ok());
         assert_eq!("0.0.0.0:80".parse::<Loopback>(), Err(NotLoopback::Reachable));
-        assert_eq!("8080".parse::<Loopback>(), Err(NotLoopback::NoAddress));
+        let error = "8080".parse::<Loopback>().expect_err("the address is missing").to_string();
+        assert!(error.ends_with("write 127.0.0.1:8080"), "{error}");
         assert_eq!("off".parse::<Where>(), Ok(Where::Off));
     }
 }

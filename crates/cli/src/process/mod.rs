@@ -95,7 +95,8 @@ pub(crate) struct Process {
 impl Process {
     /// Connects as the flags say. `name` is what the API server sees as our name.
     pub(crate) async fn connect(args: &KubeArgs, name: &str) -> anyhow::Result<Self> {
-        let inner = args.connect().await.map_err(|error| anyhow!(error))?;
+        let explained = |error| connect::explained(error, args.kubeconfig.as_deref());
+        let inner = args.connect().await.map_err(explained)?;
         Ok(Self::new(inner, args.client_options(name), name))
     }
 
@@ -245,12 +246,43 @@ pub(crate) fn no_endpoint() -> ServeArgs {
     ServeArgs { http_endpoint: String::new(), metrics_address: String::new(), metrics_path: String::new() }
 }
 
+/// An error with its causes for a person: no cause twice, and no numbers that only programmers look up.
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let said = without_codes(cause.to_string().trim_end());
+        // Some errors repeat their cause in their own words.
+        if !said.is_empty() && !parts.last().is_some_and(|last| last.ends_with(&said)) {
+            parts.push(said);
+        }
+    }
+    parts.join(": ")
+}
+
+/// `No such file or directory`, without its `(os error 2)`; `disk is full`, without its `Error code 13: disk is full`.
+pub(crate) fn without_codes(said: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = said;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        kept.push_str(before);
+        rest = after.split_once(')').map_or("", |(_, after)| after);
+    }
+    kept += rest;
+    // A database says everything twice, the second time with a number.
+    match kept.split_once(": Error code ") {
+        Some((once, again)) if again.split_once(": ").is_some_and(|(_, again)| once.ends_with(again)) => {
+            once.to_owned()
+        }
+        _ => kept,
+    }
+}
+
 /// How a command ends: what went wrong is said in its name.
 pub(crate) fn ended(command: &str, result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("orlop {command}: {error:#}");
+            eprintln!("orlop {command}: {}", sentence(&error));
             ExitCode::FAILURE
         }
     }
@@ -267,7 +299,7 @@ pub(crate) fn reported(command: &str, work: impl Future<Output = anyhow::Result<
         (Ok(()), true) => ExitCode::SUCCESS,
         (Ok(()), false) => ExitCode::from(1),
         (Err(error), _) => {
-            eprintln!("orlop {command}: {error:#}");
+            eprintln!("orlop {command}: {}", sentence(&error));
             ExitCode::from(2)
         }
     }

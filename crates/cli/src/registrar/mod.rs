@@ -13,7 +13,7 @@ use http::StatusCode;
 use node::registrar::startup::{self, Remover};
 use node::registrar::{self, OnRefusal, Registrar};
 use node::registry;
-use runtime::args::{DriverArgs, KubeArgs, parse_duration};
+use runtime::args::{DriverArgs, KubeArgs, parse_duration, parse_listen};
 use runtime::csi::{self, Driver};
 use runtime::health::{Answer, Health, Server};
 use runtime::time::SystemClock;
@@ -92,6 +92,17 @@ struct WorkArgs {
 }
 
 impl OfferArgs {
+    /// The kubelet is another process, with a working directory of its own.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let path = &self.kubelet_registration_path;
+        if !path.is_empty() && !path.starts_with('/') {
+            bail!(
+                "--kubelet-registration-path {path:?} must be a full path, such as /var/lib/kubelet/plugins/d/csi.sock"
+            );
+        }
+        Ok(())
+    }
+
     /// How the driver is offered.
     pub(crate) fn options(&self, timeout: Duration, on_refusal: OnRefusal) -> registrar::Options {
         registrar::Options {
@@ -129,6 +140,8 @@ fn checked(args: &Args) -> anyhow::Result<()> {
     if args.offer.kubelet_registration_path.is_empty() {
         bail!("--kubelet-registration-path is missing; name the driver's socket as the kubelet sees it");
     }
+    args.offer.check()?;
+    parse_listen(http_endpoint).context("--http-endpoint")?;
     if !http_endpoint.is_empty() && *health_port > 0 {
         bail!("--http-endpoint and --health-port are two ways to say the same; give one of them");
     }

@@ -1,14 +1,13 @@
 //! What a shell wants of this program: completions, manual pages, and its name as a plugin of kubectl.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
 
-use crate::{Orlop, process};
+use crate::{Orlop, process, usage};
 
 /// What kubectl looks for on the path to run `kubectl orlop`.
 const PLUGIN: &str = "kubectl-orlop";
@@ -54,7 +53,7 @@ pub(crate) fn man(args: &ManArgs) -> ExitCode {
 
 /// One page for each command. Those that help does not show have none.
 fn write_pages(directory: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    usage::make_directory("--dir", directory)?;
     clap_mangen::generate_to(Orlop::command(), directory)
         .with_context(|| format!("writing pages to {}", directory.display()))
 }

@@ -18,6 +18,7 @@ use runtime::queue::Backoff;
 use super::attach::{AttachArgs, ERROR_CODES};
 use super::beside::BesideArgs;
 use crate::process::LogArgs;
+use crate::usage;
 
 /// Runs what stands beside a CSI driver: volumes are provisioned for claims and deleted, attached to nodes and detached, and
 /// room is told to the scheduler.
@@ -204,7 +205,8 @@ impl Args {
     pub(super) fn check(&self, around: &Surroundings) -> anyhow::Result<()> {
         let known = [TOPOLOGY.0, CROSSING.0, ATTRIBUTES.0, RELEASE.0, ERROR_CODES.0];
         if let Some(gate) = self.gates.feature_gates.unknown(&known).next() {
-            bail!("--feature-gates: {gate:?} is not known; known are {}", known.join(", "));
+            let meant = usage::nearest(gate, &known).map_or_else(String::new, |it| format!("; did you mean {it}?"));
+            bail!("--feature-gates: {gate:?} is not known; known are {}{meant}", known.join(", "));
         }
         for (flag, number) in [
             ("--worker-threads", self.work.worker_threads.unwrap_or(WORKERS)),
@@ -212,11 +214,15 @@ impl Args {
             ("--capacity-threads", self.capacity.capacity_threads),
         ] {
             if number == 0 {
-                bail!("{flag} must be at least 1");
+                bail!("{flag} 0 would do nothing: it must be at least 1");
             }
         }
         if self.work.retry_interval_start.is_zero() || self.work.retry_interval_max < self.work.retry_interval_start {
-            bail!("--retry-interval-start must be more than nothing and at most --retry-interval-max");
+            let WorkArgs { retry_interval_start, retry_interval_max, .. } = &self.work;
+            bail!(
+                "--retry-interval-start ({retry_interval_start:?}) must be more than nothing and at most \
+                 --retry-interval-max ({retry_interval_max:?})"
+            );
         }
         if self.timeout().is_zero() || self.capacity.capacity_poll_interval.is_zero() {
             bail!("--timeout and --capacity-poll-interval must be more than nothing");
@@ -257,7 +263,9 @@ impl Args {
         if !self.places.node_deployment {
             return Ok(None);
         }
-        let name = around.node.clone().context("--node-deployment needs the node's name in $NODE_NAME")?;
+        let name = around.node.clone().context(
+            "--node-deployment needs the node's name in $NODE_NAME; in a manifest: fieldPath: spec.nodeName",
+        )?;
         Ok(Some(NodeMode {
             name,
             immediate: self.places.node_deployment_immediate_binding,
@@ -275,7 +283,9 @@ impl Args {
             Err(_) if self.capacity.capacity_ownerref_level == -1 => OwnerLevel::None,
             Err(_) => bail!("--capacity-ownerref-level must be -1 or more"),
         };
-        let own = around.namespace.clone().context("--enable-capacity needs its namespace in $NAMESPACE")?;
+        let own = around.namespace.clone().context(
+            "--enable-capacity needs its namespace in $NAMESPACE; in a manifest: fieldPath: metadata.namespace",
+        )?;
         let pod = match (level, &around.pod) {
             (OwnerLevel::None, _) => String::new(),
             (OwnerLevel::Above(_), Some(pod)) => pod.clone(),

@@ -29,7 +29,8 @@ pub(crate) struct BesideArgs {
     #[command(flatten)]
     taints: TaintArgs,
     /// Also do what `orlop livenessprobe` does, at this address.
-    #[arg(long, value_name = "ADDRESS", default_value = "", help_heading = "Metrics and health")]
+    #[arg(long, value_name = "ADDRESS", default_value = "", value_parser = runtime::args::parse_listen,
+          help_heading = "Metrics and health")]
     liveness_endpoint: String,
     #[command(flatten)]
     probe: ProbeArgs,
@@ -40,6 +41,7 @@ impl BesideArgs {
         if self.probe.probe_timeout.is_zero() {
             bail!("--probe-timeout must be more than nothing");
         }
+        self.offer.check()?;
         self.taints.node(around.node.clone()).map(drop)
     }
 }

@@ -119,8 +119,8 @@ impl Plan {
                 (process, Some(address), machines)
             }
             Cluster::Existing { kubeconfig, context } => {
-                let (inner, _) = connect::connect(Some(kubeconfig), context.as_deref()).await?;
-                (Process::new(inner, client::Options::default(), MANAGER), None, None)
+                let connection = connect::connect(Some(kubeconfig), context.as_deref()).await?;
+                (Process::new(connection.client, client::Options::default(), MANAGER), None, None)
             }
         };
         if plan.company == Company::Several {

@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use lifecycle::explain::Listing;
 use lifecycle::table::Paint;
 use lifecycle::tree::{self, Scope, Tree};
 use runtime::time::SystemClock;
@@ -55,10 +56,15 @@ async fn look(args: &Args) -> anyhow::Result<Tree> {
     let namespace = args.scope.namespace(&cluster);
     let picture = Eye::new(&cluster.client, &SystemClock).all(namespace.as_deref()).await;
     crate::cluster::readable(&picture.claims, "persistentvolumeclaims")?;
+    if let (Some(name), Listing::Seen(found)) = (&namespace, &picture.namespaces)
+        && found.is_empty()
+    {
+        anyhow::bail!("there is no namespace {name:?}; `kubectl get namespaces` lists those there are, -A shows all");
+    }
     for name in &names {
         if !picture.claims.items().iter().any(|claim| *claim.name() == **name) {
             let place = namespace.as_ref().map_or_else(|| "any namespace".to_owned(), |it| format!("namespace {it:?}"));
-            anyhow::bail!("there is no PersistentVolumeClaim {name:?} in {place}");
+            anyhow::bail!("there is no PersistentVolumeClaim {name:?} in {place}; `orlop tree` shows those there are");
         }
     }
     let measured = args.measure.ask(&cluster, &picture).await;

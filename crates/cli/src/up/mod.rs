@@ -21,6 +21,7 @@ use crate::join::{self, Company};
 use crate::page;
 use crate::process::{self, LogArgs};
 use crate::stack::{self, Cluster, Parts, Place, Plan, Role, Running};
+use crate::usage;
 pub(crate) use settle::Wrong;
 
 /// Runs the API, the local driver, the controllers, the provisioner, the attacher and the node agent in one process.
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", required_unless_present = "config")]
     data: Option<PathBuf>,
     /// Loopback address to listen on; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443", value_parser = usage::parse_address)]
     listen: SocketAddr,
     /// Address of this machine on which others may join it, such as 10.0.0.1:6444; off unless given. `orlop token create`
     /// then makes the tokens that they need.

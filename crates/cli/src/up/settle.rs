@@ -10,6 +10,7 @@ use super::Args;
 use crate::join::Company;
 use crate::page;
 use crate::stack::{self, Cluster, Local, Place, Plan, Role};
+use crate::usage;
 
 /// Something wrong with a flag, or with the key of its name in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl Args {
         let mut wrongs = Vec::new();
         let mut wrong = |key, text: String| wrongs.push(Wrong { key, text });
         if !self.listen.ip().is_loopback() {
-            wrong("listen", format!("{}: only loopback addresses are served, such as 127.0.0.1:6443", self.listen));
+            wrong("listen", format!("{}: only loopback addresses are served, such as 127.0.0.1:6443; for other machines see serve-machines", self.listen));
         }
         if given("listen") && self.kubeconfig.is_some() {
             wrong("listen", "no API is served on an existing cluster; drop this, or kubeconfig".to_owned());
@@ -68,6 +69,11 @@ impl Args {
         }
         if self.context.is_some() && self.kubeconfig.is_none() {
             wrong("context", "this is a context of a kubeconfig; give kubeconfig, too".to_owned());
+        }
+        if !self.class.is_empty()
+            && let Err(error) = usage::check_name("class", &self.class)
+        {
+            wrong("class", error.to_string());
         }
         let mut sockets = BTreeSet::new();
         if let Some(twice) = self.driver.iter().find(|endpoint| !sockets.insert(*endpoint)) {
@@ -90,7 +96,11 @@ impl Args {
             bail!("--parts: `node` mounts volumes, which needs root; leave it out, or run as root");
         }
         let data = self.data()?;
-        std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
+        usage::require_room_for_sockets(&data)?;
+        if self.kubeconfig.is_none() {
+            usage::require_free("--listen", self.listen)?;
+        }
+        usage::make_directory("--data", &data)?;
         // Sockets and state are told by their full names, also in messages.
         let data = data.canonicalize().with_context(|| format!("--data {}", data.display()))?;
         Ok(Plan {

@@ -14,6 +14,7 @@ use driver_sdk::Error;
 
 use super::{Copying, Object, Place, Pool};
 use crate::fault;
+use crate::params::shown;
 use crate::record::{Kind, SnapshotRecord, SourceRef, VolumeRecord};
 use linux::statfs;
 
@@ -147,8 +148,10 @@ impl Pool {
         let left = self.left(&ledger)?;
         if left < asked {
             return Err(Error::no_space(format!(
-                "pool {:?} can promise {left} more bytes, {asked} are needed",
-                self.name
+                "pool {:?} can promise {left} more bytes ({}), {asked} ({}) are needed",
+                self.name,
+                shown(left),
+                shown(asked)
             )));
         }
         let number = ledger.next;

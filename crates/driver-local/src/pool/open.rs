@@ -23,7 +23,7 @@ const LOST_AND_FOUND: &str = "lost+found";
 pub enum OpenError {
     #[error("pool {path} does not exist; make the directory, mount its disk, or allow pools to be made")]
     Absent { path: PathBuf },
-    #[error("pool {path} is not a directory")]
+    #[error("pool {path} is not a directory; name one, which is made if it does not exist")]
     NotADirectory { path: PathBuf },
     #[error(
         "{path} is not empty and holds no {IDENTITY}: it is not a pool, and a pool is only made in an empty directory"

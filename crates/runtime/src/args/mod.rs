@@ -6,6 +6,7 @@
 mod duration;
 mod gates;
 mod kubeconfig;
+mod listen;
 #[cfg(test)]
 mod tests;
 
@@ -16,9 +17,10 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-pub use duration::{NotADuration, parse as parse_duration};
+pub use duration::{NotADuration, meant as meant_duration, parse as parse_duration};
 pub use gates::{FeatureGates, NotAGate};
 pub use kubeconfig::ConfigError;
+pub use listen::{NotAnAddress, parse as parse_listen};
 
 use crate::client::{self, Rate};
 use crate::keys::NAMESPACE_FILE;
@@ -73,12 +75,14 @@ pub struct ServeArgs {
         long,
         default_value = "",
         value_name = "ADDRESS",
+        value_parser = parse_listen,
         conflicts_with = "metrics_address",
         help_heading = "Metrics and health"
     )]
     pub http_endpoint: String,
     /// Deprecated: like --http-endpoint, without the leader-election check.
-    #[arg(long, default_value = "", value_name = "ADDRESS", help_heading = "Metrics and health")]
+    #[arg(long, default_value = "", value_name = "ADDRESS", value_parser = parse_listen,
+          help_heading = "Metrics and health")]
     pub metrics_address: String,
     /// Path of the metrics.
     #[arg(long, default_value = "/metrics", value_name = "PATH", help_heading = "Metrics and health")]

@@ -59,10 +59,14 @@ impl Default for Naming {
 }
 
 /// Why names cannot be made like this.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadNaming {
     #[error("the prefix of volume names is empty; give one, such as \"pvc\"")]
     NoPrefix,
+    #[error(
+        "the prefix {prefix:?} starts no name of an object: use small letters, digits and '-', and begin with a letter or digit"
+    )]
+    BadPrefix { prefix: String },
     #[error("{length} letters of a claim's uid do not tell claims apart; use -1 for the whole uid, or at least 1")]
     NoLength { length: i64 },
 }
@@ -72,6 +76,10 @@ impl Naming {
     pub fn new(prefix: &str, length: i64) -> Result<Self, BadNaming> {
         if prefix.is_empty() {
             return Err(BadNaming::NoPrefix);
+        }
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+        if !prefix.bytes().all(allowed) || prefix.starts_with(['-', '.']) {
+            return Err(BadNaming::BadPrefix { prefix: prefix.to_owned() });
         }
         let length = match length {
             -1 => None,

@@ -1,0 +1,295 @@
+//! Wrong objects: what the API server refuses, with its sentence, and what it takes and nobody can fulfil, with the answer
+//! of `orlop explain` (its first line, and what it says to do).
+//!
+//! The server's sentences are the reference's: the differential suite compares them (CONTRIBUTING.md).
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::api_rig::{ask, client};
+use crate::room::Room;
+use crate::table::Table;
+
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// The whole stack as a process. Dropping it kills it.
+struct Up {
+    child: Child,
+    address: String,
+}
+
+impl Up {
+    fn start(data: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_orlop"))
+            .args(["up", "--listen", "127.0.0.1:0", "--page", "off", "--data"])
+            .arg(data)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary was just built");
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+        let ready = |line: String| line.split("ready address=").nth(1)?.split(' ').next().map(str::to_owned);
+        let address = lines.by_ref().find_map(ready);
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { address: address.expect("it becomes ready"), child }
+    }
+
+    fn stop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
+        assert!(self.child.wait().expect("it is our child").success());
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One cluster and the table that its answers go to.
+struct Stage<'a> {
+    room: &'a Room,
+    api: kube::Client,
+    table: &'a mut Table,
+}
+
+pub(crate) async fn play(table: &mut Table) {
+    let mut room = Room::new();
+    let data = room.path().join("alive");
+    let mut up = Up::start(&data);
+    let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    room.name("kubeconfig", &data.join("kubeconfig").display().to_string());
+    room.name("node", &format!("node {name}"));
+    // Something that is mounted on every Linux, and that nothing here may touch.
+    room.name("busy", "/proc");
+    room.write("text", "");
+    let api = client(&data.join("kubeconfig"), &up.address).await;
+    let mut stage = Stage { room: &room, api, table };
+    stage.refused().await;
+    stage.unfulfillable().await;
+    stage.mounts();
+    up.stop();
+}
+
+fn claim(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec})
+}
+
+/// A claim that is right, but for what `more` says.
+fn nearly(name: &str, more: &Value) -> Value {
+    let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    claim(name, &spec)
+}
+
+fn sized(size: &str) -> Value {
+    json!({"resources": {"requests": {"storage": size}}})
+}
+
+fn class(name: &str, more: &Value) -> Value {
+    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        class[key] = value.clone();
+    }
+    class
+}
+
+fn pod(name: &str, claim: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "containers": [{"name": "c", "image": "none"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}})
+}
+
+fn volume(name: &str, more: &Value) -> Value {
+    let mut spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": ""});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+}
+
+impl Stage<'_> {
+    /// What the server does not take.
+    async fn refused(&mut self) {
+        let once = json!({"accessModes": ["ReadWriteOnce"]});
+        self.refuses("POST", CLAIMS, &claim("nosize", &once)).await;
+        self.refuses("POST", CLAIMS, &nearly("negative", &sized("-1Gi"))).await;
+        self.refuses("POST", CLAIMS, &nearly("unit", &sized("1Gb"))).await;
+        self.refuses("POST", CLAIMS, &nearly("mode", &json!({"accessModes": ["ReadWriteTwice"]}))).await;
+        self.refuses("POST", CLAIMS, &nearly("modes", &json!({"accessModes": ["ReadWriteOncePod", "ReadWriteOnce"]})))
+            .await;
+        self.refuses("POST", CLAIMS, &nearly("Upper", &json!({}))).await;
+        self.refuses("POST", CLASSES, &class("nobody", &json!({}))).await;
+        self.refuses("POST", VOLUMES, &volume("sourceless", &json!({}))).await;
+        self.makes(CLAIMS, &nearly("data", &json!({"storageClassName": "local"}))).await;
+        self.until(CLAIMS, "data", |claim| claim["status"]["phase"] == "Bound").await;
+        self.refuses("PATCH", &format!("{CLAIMS}/data"), &json!({"spec": sized("32Mi")})).await;
+        self.refuses("PATCH", &format!("{CLAIMS}/data"), &json!({"spec": {"storageClassName": "fast"}})).await;
+        self.refuses("PATCH", &format!("{CLASSES}/local"), &json!({"provisioner": "ebs.csi.aws.com"})).await;
+    }
+
+    /// What the server takes and nobody can fulfil.
+    async fn unfulfillable(&mut self) {
+        let local = json!({"provisioner": "local.csi.orlop.dev", "parameters": {"filesystem": "ext4"}});
+        self.makes(CLASSES, &class("odd", &local)).await;
+        self.makes(CLASSES, &class("absent", &json!({"provisioner": "ebs.csi.aws.com"}))).await;
+        let foreign = json!({"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}});
+        self.makes(VOLUMES, &volume("foreign", &foreign)).await;
+        let rows = [
+            (nearly("noclass", &json!({"storageClassName": "fast"})), "not found"),
+            (nearly("huge", &sized("900Ti")), "OutOfRange"),
+            (nearly("large", &sized("15Ti")), "ResourceExhausted"),
+            (nearly("parameters", &json!({"storageClassName": "odd"})), "filesystem"),
+            (nearly("nodriver", &json!({"storageClassName": "absent"})), "ebs.csi.aws.com"),
+            (
+                nearly(
+                    "restored",
+                    &json!({"dataSource": {"apiGroup": "snapshot.storage.k8s.io",
+                "kind": "VolumeSnapshot", "name": "monday"}}),
+                ),
+                "monday",
+            ),
+            (nearly("cloned", &json!({"dataSource": {"kind": "PersistentVolumeClaim", "name": "gone"}})), "gone"),
+            (nearly("bound", &json!({"storageClassName": "", "volumeName": "nothere"})), "nothere"),
+        ];
+        for (claim, phrase) in rows {
+            self.makes(CLAIMS, &claim).await;
+            let name = claim["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            self.explains(&format!("pvc/{name}"), phrase).await;
+        }
+        self.makes(CLAIMS, &nearly("alone", &json!({"accessModes": ["ReadWriteOncePod"]}))).await;
+        self.makes(
+            CLAIMS,
+            &nearly(
+                "elsewhere",
+                &json!({"storageClassName": "", "volumeName": "foreign",
+            "resources": {"requests": {"storage": "1Gi"}}}),
+            ),
+        )
+        .await;
+        self.until(CLAIMS, "elsewhere", |claim| claim["status"]["phase"] == "Bound").await;
+        self.waiting_pods().await;
+    }
+
+    /// Pods that wait; without root there is no agent, and no node that they could be put on.
+    async fn waiting_pods(&mut self) {
+        if !has_node() {
+            for name in ["lonely", "second", "far"] {
+                self.table.skip(&format!("orlop explain pod/{name}"), "a node agent needs root");
+            }
+            return;
+        }
+        self.makes(PODS, &pod("lonely", "missing")).await;
+        self.explains("pod/lonely", "missing").await;
+        self.makes(PODS, &pod("first", "alone")).await;
+        self.until(PODS, "first", |pod| pod["spec"]["nodeName"].is_string()).await;
+        self.makes(PODS, &pod("second", "alone")).await;
+        self.explains("pod/second", "ReadWriteOncePod").await;
+        self.makes(PODS, &pod("far", "elsewhere")).await;
+        self.explains("pod/far", "ebs.csi.aws.com").await;
+    }
+
+    /// `orlop mount` at places that are not made for it, and of a claim that has no volume.
+    fn mounts(&mut self) {
+        const ROWS: [&str; 4] = [
+            "orlop mount data text --kubeconfig <kubeconfig>",
+            "orlop mount data <busy> --kubeconfig <kubeconfig>",
+            "orlop umount <busy> --kubeconfig <kubeconfig>",
+            "orlop mount noclass tmp --timeout 4s --kubeconfig <kubeconfig>",
+        ];
+        if !has_node() {
+            ROWS.iter().for_each(|line| self.table.skip(line, "mounting needs root"));
+            return;
+        }
+        for line in ROWS {
+            self.table.row(line, &self.room.run_freely(line));
+        }
+        // A directory with files is taken, and said.
+        self.room.write("tmp/file", "");
+        let given_up = self.room.run_freely("orlop umount tmp --kubeconfig <kubeconfig>");
+        assert_eq!(given_up.code, Some(0), "{given_up:?}");
+        let hidden = self.room.run_freely("orlop mount data tmp --kubeconfig <kubeconfig>");
+        self.table.note(
+            "orlop mount data tmp",
+            &format!("[exit {}]\n{}{}", hidden.code.unwrap_or(-1), hidden.out, hidden.err.trim_end()),
+        );
+        let unmounted = self.room.run_freely("orlop umount tmp --kubeconfig <kubeconfig>");
+        assert_eq!(unmounted.code, Some(0), "{unmounted:?}");
+    }
+
+    /// The server's sentence.
+    async fn refuses(&mut self, method: &str, path: &str, body: &Value) {
+        let (code, answer) = ask(&self.api, (method, path), Some(body)).await.expect("the server answers");
+        assert!(code >= 400, "{body} was taken: {answer}");
+        let what = match method {
+            "PATCH" => format!("kubectl patch {} -p '{body}'", path.rsplit('/').next().unwrap_or_default()),
+            _ => {
+                let rest = if body["spec"].is_null() { String::new() } else { format!(" with {}", body["spec"]) };
+                format!(
+                    "kubectl create {}/{}{rest}",
+                    body["kind"].as_str().unwrap(),
+                    body["metadata"]["name"].as_str().unwrap()
+                )
+            }
+        };
+        let message = answer["message"].as_str().unwrap_or_default();
+        self.table.note(&what, &format!("[status {code}]\n{}", self.room.plain(message).trim_end()));
+    }
+
+    async fn makes(&self, path: &str, body: &Value) {
+        let (code, answer) = ask(&self.api, ("POST", path), Some(body)).await.expect("the server answers");
+        assert_eq!(code, 201, "{body}: {answer}");
+    }
+
+    async fn until(&self, path: &str, name: &str, done: impl Fn(&Value) -> bool) {
+        let path = format!("{path}/{name}");
+        let look = async {
+            loop {
+                let (_, object) = ask(&self.api, ("GET", &path), None).await.expect("the server answers");
+                if done(&object) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), look)
+            .await
+            .unwrap_or_else(|_| panic!("{path} never came so far"));
+    }
+
+    /// The first line of `orlop explain` and what it says to do, once its first line has the phrase.
+    async fn explains(&mut self, what: &str, phrase: &str) {
+        let line = format!("orlop explain {what} --kubeconfig <kubeconfig>");
+        let look = async {
+            loop {
+                let answer = self.room.run_freely(&line);
+                let first = answer.out.lines().next().unwrap_or_default();
+                if answer.code == Some(1) && first.contains(phrase) {
+                    return answer;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let answer = tokio::time::timeout(Duration::from_secs(120), look).await;
+        let answer =
+            answer.unwrap_or_else(|_| panic!("{what}: {phrase:?} is never said: {:?}", self.room.run_freely(&line)));
+        let first = answer.out.lines().next().unwrap_or_default();
+        let fix = answer.out.split_once("\nFix:\n").map_or("", |(_, fix)| fix);
+        self.table.note(&format!("orlop explain {what}"), &format!("[exit 1]\n{first}\nFix:\n{}", fix.trim_end()));
+    }
+}
+
+/// Whether there is an agent, and with it a node.
+fn has_node() -> bool {
+    rustix::process::geteuid().is_root()
+}
