@@ -10,9 +10,10 @@ use api::{Uid, Volume};
 use lifecycle::attach::Target;
 use lifecycle::node::{Because, Class, Held, Origin, Step, decide};
 use lifecycle::{Notice, Reason as _};
-use runtime::Verdict;
+use runtime::{Verdict, work};
 use runtime::client::Extent;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::Agent;
 use crate::actual::{Entry, PodEntry, VolumeId, What};
@@ -37,22 +38,26 @@ impl Agent {
             let Some(step) = decision.actions.into_iter().find(|step| self.may_try(&id, step, now)) else {
                 return self.rest(&id, &view, now);
             };
-            let began = Instant::now();
-            let ended = self.act(&id, &step, &view).await;
-            self.metrics.operated((&view.what, view.is_migrated()), &step, ended.is_ok(), began.elapsed());
-            let failed = self.settle(&id, &step, &view, ended);
-            if let Some(because) = &failed {
-                self.tell_failure(&step, &view, because).await;
-            }
-            if failed.is_some() && matches!(step, Step::Publish(_) | Step::Republish(_)) {
-                // What the volume is staged on may have died.
-                self.inspect_volume(&id).await;
-            }
-            if let Step::Unpublish(pod) = &step {
-                self.clear_if_orphaned(pod).await;
-            }
+            self.take_step(&id, &step, &view).instrument(about(&step, &view)).await;
         }
         Verdict::Again(Duration::ZERO)
+    }
+
+    async fn take_step(&self, id: &VolumeId, step: &Step, view: &View) {
+        let began = Instant::now();
+        let ended = self.act(id, step, view).await;
+        self.metrics.operated((&view.what, view.is_migrated()), step, ended.is_ok(), began.elapsed());
+        let failed = self.settle(id, step, view, ended);
+        if let Some(because) = &failed {
+            self.tell_failure(step, view, because).await;
+        }
+        if failed.is_some() && matches!(step, Step::Publish(_) | Step::Republish(_)) {
+            // What the volume is staged on may have died.
+            self.inspect_volume(id).await;
+        }
+        if let Step::Unpublish(pod) = step {
+            self.clear_if_orphaned(pod).await;
+        }
     }
 
     /// Nothing can be done now: when is the next time?
@@ -169,9 +174,16 @@ impl Agent {
             Step::Forget => {}
         }
         drop(world);
-        if let (Step::Publish(pod), Some(wish)) = (step, view.wish(step)) {
-            self.metrics.mounted(&view.what, wish.since.elapsed());
-            tracing::info!(volume = %id, pod = %wish.pod.meta.key, uid = %pod, "the volume is mounted for the pod");
+        match (step, view.wish(step)) {
+            (Step::Publish(pod), Some(wish)) => {
+                self.metrics.mounted(&view.what, wish.since.elapsed());
+                tracing::info!(id = %id, pod = %wish.pod.meta.key, uid = %pod, "the volume is mounted for the pod");
+            }
+            (Step::Stage(_), _) => tracing::info!(id = %id, "the volume is staged"),
+            (Step::Unpublish(pod), _) => tracing::info!(id = %id, uid = %pod, "the volume is unmounted for the pod"),
+            (Step::Unstage, _) => tracing::info!(id = %id, "the volume is unstaged"),
+            (Step::Expand(_), _) => tracing::info!(id = %id, "the volume is grown on this machine"),
+            (Step::Publish(_) | Step::Republish(_) | Step::Forget, _) => {}
         }
     }
 
@@ -182,7 +194,7 @@ impl Agent {
             volume: view.name(step).into(),
             message: failure.message.as_str().into(),
         };
-        tracing::warn!(volume = %id, ?step, class = ?failure.class, %because, "a step failed");
+        tracing::warn!(id = %id, ?step, class = ?failure.class, %because, "a step failed");
         if let Some(entry) = self.world().actual.get_mut(id) {
             after_failure(entry, step, &failure);
         }
@@ -261,6 +273,21 @@ impl Agent {
             held => held,
         }
     }
+}
+
+/// What the log says a step is about.
+fn about(step: &Step, view: &View) -> tracing::Span {
+    let kind = match step {
+        Step::Unpublish(_) => "unpublish",
+        Step::Stage(_) => "stage",
+        Step::Publish(_) => "publish",
+        Step::Republish(_) => "republish",
+        Step::Expand(_) => "expand",
+        Step::Unstage => "unstage",
+        Step::Forget => "forget",
+    };
+    let claim = view.wish(step).and_then(|wish| wish.claim.as_ref()).map(|(claim, _)| claim);
+    work::on_volume(kind, &view.name(step), claim)
 }
 
 /// The transitions of node 6.3.
