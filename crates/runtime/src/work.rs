@@ -6,7 +6,7 @@
 
 use api::Key;
 use tracing::Span;
-use tracing::field::{Empty, display};
+use tracing::field::display;
 
 /// The name of these spans. Who writes the log knows them by it.
 pub const SPAN: &str = "operation";
@@ -24,14 +24,8 @@ pub fn on_volume(kind: &'static str, volume: &str, claim: Option<&Key>) -> Span 
 }
 
 fn begin(kind: &'static str, claim: Option<&Key>, volume: Option<&str>) -> Span {
-    let span = tracing::error_span!("operation", kind, claim = Empty, volume = Empty);
-    if let Some(claim) = claim {
-        span.record("claim", display(claim));
-    }
-    if let Some(volume) = volume {
-        span.record("volume", display(volume));
-    }
-    span
+    // What is not known yet can be recorded later.
+    tracing::error_span!("operation", kind, claim = claim.map(display), volume = volume.map(display))
 }
 
 /// Says which claim the work that runs is about, once that is known.

@@ -238,8 +238,11 @@ mod tests {
 
     #[test]
     fn both_forms_have_the_fields_flat() {
-        let fields =
-            [("claim", Value::Shown("default/data".into())), ("driver", Value::Text("d".into())), ("n", Value::Number(7.into()))];
+        let fields = [
+            ("claim", Value::Shown("default/data".into())),
+            ("driver", Value::Text("d".into())),
+            ("n", Value::Number(7.into())),
+        ];
         let line = line("a step failed", &fields);
         assert_eq!(
             line.render(LogFormat::Text, "T"),
