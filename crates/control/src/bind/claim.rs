@@ -7,8 +7,8 @@ use api::{Claim, ClaimPhase, Class, ClassName, Key, Pod, Volume, VolumePhase, Wo
 use lifecycle::bind::claim::{self, Action, Because, ClassSeen, Seen, Supply, VolumeSeen};
 use lifecycle::bind::shelf::Offer;
 use lifecycle::{Lookup, Reason as _, migration};
-use runtime::{Verdict, work};
 use runtime::client::Error;
+use runtime::{Verdict, work};
 
 use super::reclaim::{self, Trouble};
 use super::{Inner, MOST_ROUNDS, patches, wake};

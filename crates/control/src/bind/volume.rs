@@ -7,8 +7,8 @@ use api::{Claim, Key, Volume};
 use lifecycle::Notice;
 use lifecycle::Reason as _;
 use lifecycle::release::volume::{self, Action, Because, ClaimSeen, Seen};
-use runtime::{Verdict, work};
 use runtime::client::Error;
+use runtime::{Verdict, work};
 use tracing::Instrument as _;
 
 use super::reclaim::{self, Trouble};

@@ -111,8 +111,7 @@ impl Pipeline {
         let mut watched = Watched::new(&self.metrics, method);
         let op = self.next_op.fetch_add(1, Ordering::Relaxed);
         // Of the most important level: warnings tell what they are about also where nothing else is logged.
-        let span =
-            tracing::error_span!("call", operation = %op, method = method.name, volume = Empty, object = Empty);
+        let span = tracing::error_span!("call", operation = %op, method = method.name, volume = Empty, object = Empty);
         let deadline = deadline_of(request.metadata(), watched.started);
         let wire = request.into_inner();
         let digest = Sha256::digest(wire.encode_to_vec()).into();

@@ -6,12 +6,12 @@ mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Uid, Volume};
-use lifecycle::attach::Target;
+use api::{Attachment, Key, Uid, Volume};
+use lifecycle::attach::{Target, attachment_name};
 use lifecycle::node::{Because, Class, Held, Origin, Step, decide};
 use lifecycle::{Notice, Reason as _};
-use runtime::{Verdict, work};
 use runtime::client::Extent;
+use runtime::{Verdict, work};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -38,7 +38,7 @@ impl Agent {
             let Some(step) = decision.actions.into_iter().find(|step| self.may_try(&id, step, now)) else {
                 return self.rest(&id, &view, now);
             };
-            self.take_step(&id, &step, &view).instrument(about(&step, &view)).await;
+            self.take_step(&id, &step, &view).instrument(self.about(&step, &view)).await;
         }
         Verdict::Again(Duration::ZERO)
     }
@@ -57,6 +57,34 @@ impl Agent {
         }
         if let Step::Unpublish(pod) = step {
             self.clear_if_orphaned(pod).await;
+        }
+    }
+
+    /// What the log says a step is about. Nobody may want the volume any more; then its attachment knows what it is.
+    fn about(&self, step: &Step, view: &View) -> tracing::Span {
+        let kind = match step {
+            Step::Unpublish(_) => "unpublish",
+            Step::Stage(_) => "stage",
+            Step::Publish(_) => "publish",
+            Step::Republish(_) => "republish",
+            Step::Expand(_) => "expand",
+            Step::Unstage => "unstage",
+            Step::Forget => "forget",
+        };
+        match (view.wish(step), &view.what) {
+            (Some(wish), _) => work::on_volume(kind, &view.name(step), wish.claim.as_ref().map(|(claim, _)| claim)),
+            (None, What::Csi { driver, handle, .. }) => {
+                let name = attachment_name(driver.as_str(), handle, &self.options.node);
+                let attachment = self.context.cache::<Attachment>().get(&Key::cluster(&name));
+                let name = attachment.and_then(|attachment| attachment.volume.clone());
+                let volume = name.and_then(|name| self.context.cache::<Volume>().get(&Key::cluster(&name)));
+                let claim = volume.as_ref().and_then(|volume| volume.claim.as_ref()).map(|reference| &reference.key);
+                match &volume {
+                    Some(volume) => work::on_volume(kind, volume.name(), claim),
+                    None => work::on_volume(kind, &view.name(step), None),
+                }
+            }
+            (None, What::InTree { .. } | What::LocalDevice { .. }) => work::on_volume(kind, &view.name(step), None),
         }
     }
 
@@ -273,21 +301,6 @@ impl Agent {
             held => held,
         }
     }
-}
-
-/// What the log says a step is about.
-fn about(step: &Step, view: &View) -> tracing::Span {
-    let kind = match step {
-        Step::Unpublish(_) => "unpublish",
-        Step::Stage(_) => "stage",
-        Step::Publish(_) => "publish",
-        Step::Republish(_) => "republish",
-        Step::Expand(_) => "expand",
-        Step::Unstage => "unstage",
-        Step::Forget => "forget",
-    };
-    let claim = view.wish(step).and_then(|wish| wish.claim.as_ref()).map(|(claim, _)| claim);
-    work::on_volume(kind, &view.name(step), claim)
 }
 
 /// The transitions of node 6.3.

@@ -42,7 +42,9 @@ impl<P: Provisioner> Engine<P> {
     pub(super) async fn claim(&self, uid: Uid, stop: &Stop) -> Verdict {
         let (name, claim) = match self.memory.begun(&uid) {
             Some(begun) => (begun.intent.volume.clone(), Some(begun.intent.claim())),
-            None => (self.options.naming.volume(&uid), self.by_uid.first(uid.as_str()).map(|claim| claim.key().clone())),
+            None => {
+                (self.options.naming.volume(&uid), self.by_uid.first(uid.as_str()).map(|claim| claim.key().clone()))
+            }
         };
         let span = work::on_volume("provision", &name, claim.as_ref());
         self.claim_pass(uid, name, stop).instrument(span).await
