@@ -1,15 +1,22 @@
 //! The same line again and again says nothing new: it is written once, counted for a while, and then told with the count.
 //!
+//! A complaint is written once a minute. What has happened is news also when it happens again, such as a driver that comes and
+//! goes: that is written a few times first.
+//!
 //! A line is the same if it says the same about the same things; another text, another volume or another error is another
 //! line and is never held back. The table is bounded: when it is full, the oldest entry is told and forgotten.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use tracing::Level;
+
 use super::line::Line;
 
 /// How long the same line is held back after it was written.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
+/// How often the same information is written within that time. Warnings and errors are written once.
+const NEWS: u64 = 4;
 /// How many different lines are remembered.
 const MOST: usize = 512;
 
@@ -34,6 +41,8 @@ pub(super) struct Repeats {
 #[derive(Debug)]
 struct Seen {
     since: Instant,
+    /// How often it was written since then.
+    written: u64,
     /// The last one that was held back, to tell with the count.
     held: Option<Line>,
     times: u64,
@@ -51,6 +60,10 @@ impl Repeats {
         let key = line.sameness();
         if let Some(seen) = self.seen.get_mut(&key) {
             if now.saturating_duration_since(seen.since) < WINDOW {
+                if seen.written < most_written(line.level) {
+                    seen.written += 1;
+                    return Answer::Write(line);
+                }
                 seen.times += 1;
                 seen.held = Some(line);
                 return Answer::Counted;
@@ -58,7 +71,7 @@ impl Repeats {
             line.repeated = seen.times;
             self.order.retain(|(_, held)| *held != key);
         }
-        self.seen.insert(key.clone(), Seen { since: now, held: None, times: 0 });
+        self.seen.insert(key.clone(), Seen { since: now, written: 1, held: None, times: 0 });
         self.order.push_back((now, key));
         Answer::Write(line)
     }
@@ -77,10 +90,15 @@ impl Repeats {
     }
 }
 
+fn most_written(level: Level) -> u64 {
+    match level {
+        Level::ERROR | Level::WARN => 1,
+        _ => NEWS,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tracing::Level;
-
     use super::super::line::{Fields, Value};
     use super::*;
 
@@ -110,6 +128,15 @@ mod tests {
         assert_eq!(written(&repeats.take(line("failed", "v", "stage-99"), later)), Some(41));
         assert_eq!(repeats.over(later), [], "it was told with the line");
         assert_eq!(repeats.take(line("failed", "v", "stage-100"), later), Answer::Counted, "a new minute begins");
+    }
+
+    #[test]
+    fn news_is_told_a_few_times_before_it_is_counted() {
+        let (mut repeats, now) = (Repeats::default(), Instant::now());
+        let news = || Line { level: Level::INFO, ..line("the driver is ready", "v", "") };
+        let written: Vec<Option<u64>> = (0..6).map(|_| written(&repeats.take(news(), now))).collect();
+        assert_eq!(written, [Some(0), Some(0), Some(0), Some(0), None, None]);
+        assert_eq!(repeats.over(now + WINDOW), [Line { repeated: 2, ..news() }]);
     }
 
     #[test]
