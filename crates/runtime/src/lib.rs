@@ -8,7 +8,7 @@
 //! | [`lease`] | who leads; work stops before somebody else may start |
 //! | [`events`] | what happened, told to users without flooding them |
 //! | [`csi`] | a driver on a socket that may be absent, slow or restarted |
-//! | [`metrics`], [`health`] | what operators see |
+//! | [`metrics`], [`health`], [`work`] | what operators see: numbers, whether all is well, what a line of the log is about |
 //! | [`stop`], [`time`], [`entropy`] | the end, the clock and chance, each as an argument |
 //! | [`context`] | all of the above for one process, and the only ways in which its parts write |
 //! | [`notices`], [`handoff`] | what the parts of a process tell users, and each other |
@@ -43,6 +43,7 @@ pub mod notices;
 pub mod queue;
 pub mod stop;
 pub mod time;
+pub mod work;
 
 pub use api::object::{Key, Kind, Meta, Object, Revision, Uid};
 pub use cache::{Cache, Caches, Change, Index, Lookup, Want};

@@ -29,6 +29,9 @@ pub const OPERATION_BUCKETS: [f64; 13] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 1
 pub const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const QUEUE_BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
+/// The last line of the text.
+const END: &str = "# EOF";
+
 /// A gauge of seconds.
 pub type Seconds = Gauge<f64, AtomicU64>;
 /// Histograms by label.
@@ -201,6 +204,7 @@ pub struct Metrics {
 
 struct Inner {
     registry: Mutex<Registry>,
+    listed: Mutex<Vec<Listed>>,
     refreshers: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     families: Families,
 }
@@ -262,12 +266,33 @@ fn histograms<L: Clone + Eq + std::hash::Hash>(constructor: fn() -> Histogram) -
     Family::new_with_constructor(constructor)
 }
 
+/// A family that is registered: its name is shown also while it has no series.
+#[derive(Debug)]
+struct Listed {
+    name: String,
+    help: String,
+    metric: Box<dyn Metric>,
+}
+
+impl Listed {
+    /// What stands above the numbers, as the library writes it.
+    fn head(&self) -> String {
+        let Self { name, help, metric } = self;
+        format!("# HELP {name} {help}.\n# TYPE {name} {}\n", metric.metric_type().as_str())
+    }
+}
+
 /// Registers metrics and hands them back.
-struct Registrar(Registry);
+#[derive(Default)]
+struct Registrar {
+    registry: Registry,
+    listed: Vec<Listed>,
+}
 
 impl Registrar {
     fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
-        self.0.register(name, help, metric.clone());
+        self.registry.register(name, help, metric.clone());
+        self.listed.push(Listed { name: name.to_owned(), help: help.to_owned(), metric: Box::new(metric.clone()) });
         metric
     }
 
@@ -395,17 +420,19 @@ impl Registrar {
 impl Metrics {
     /// A registry with the shared families.
     pub fn new(clock: &dyn Clock) -> Metrics {
-        let mut registrar = Registrar(Registry::default());
+        let mut registrar = Registrar::default();
         let families = registrar.families();
         families.started.set(clock.now().as_second() as f64);
-        let registry = Mutex::new(registrar.0);
-        Metrics { inner: Arc::new(Inner { registry, refreshers: Mutex::default(), families }) }
+        let (registry, listed) = (Mutex::new(registrar.registry), Mutex::new(registrar.listed));
+        Metrics { inner: Arc::new(Inner { registry, listed, refreshers: Mutex::default(), families }) }
     }
 
     /// Adds a controller's own metric.
     pub fn register<M: Metric + Clone>(&self, name: &str, help: &str, metric: M) -> M {
         let mut registry = self.inner.registry.lock().unwrap_or_else(PoisonError::into_inner);
         registry.register(name, help, metric.clone());
+        let listed = Listed { name: name.to_owned(), help: help.to_owned(), metric: Box::new(metric.clone()) };
+        self.inner.listed.lock().unwrap_or_else(PoisonError::into_inner).push(listed);
         metric
     }
 
@@ -414,7 +441,7 @@ impl Metrics {
         self.inner.refreshers.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(refresh));
     }
 
-    /// The text a scraper reads.
+    /// The text a scraper reads. Families without a series are named as well, so that a reader sees what there is.
     pub fn encode(&self) -> String {
         for refresh in self.inner.refreshers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             refresh();
@@ -422,6 +449,10 @@ impl Metrics {
         let mut text = String::new();
         let registry = self.inner.registry.lock().unwrap_or_else(PoisonError::into_inner);
         encode(&mut text, &registry).expect("writing to a String cannot fail");
+        drop(registry);
+        let listed = self.inner.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let empty: String = listed.iter().filter(|family| family.metric.is_empty()).map(Listed::head).collect();
+        text.insert_str(text.rfind(END).unwrap_or(text.len()), &empty);
         text
     }
 
@@ -471,5 +502,17 @@ mod tests {
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn a_family_without_a_series_is_named_and_the_text_still_ends_as_it_must() {
+        let metrics = Metrics::new(&SystemClock);
+        metrics.register("ours", "What we count", Family::<Name, Counter>::default());
+        let empty = "# HELP ours What we count.\n# TYPE ours counter\n";
+        let text = metrics.encode();
+        assert!(text.contains(empty) && text.ends_with("# EOF\n"), "{text}");
+        let once = text.matches("# TYPE workqueue_depth gauge\n").count();
+        metrics.queues.depth.get_or_create(&Name { name: "claims".into() }).set(1);
+        assert_eq!((once, metrics.encode().matches("# TYPE workqueue_depth gauge\n").count()), (1, 1), "{text}");
     }
 }

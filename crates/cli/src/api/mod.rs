@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use apiserver::audit::AuditLog;
 use apiserver::auth::{Kubeconfig, Pki, StaticTokens, TokenSigner, UnixSeconds, kubeconfig, write_private};
 use apiserver::server::{Limits, TlsKeys, serve, tls};
@@ -17,6 +17,7 @@ use futures_util::FutureExt as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::process::LogArgs;
 use crate::{data, usage};
 
 /// Who signs service-account tokens, and for whom they are.
@@ -43,9 +44,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
 
-    /// Least important messages to log: error, warn, info, debug or trace.
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    log_level: tracing::Level,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -69,8 +69,7 @@ fn start(args: Args) -> anyhow::Result<()> {
     for (flag, file) in [("--write-kubeconfig", &args.write_kubeconfig), ("--audit-log", &args.audit_log)] {
         file.as_deref().map_or(Ok(()), |file| usage::require_parent(flag, file))?;
     }
-    let log = tracing_subscriber::fmt().with_max_level(args.log_level).with_writer(std::io::stderr).with_ansi(false);
-    log.try_init().map_err(|error| anyhow!(error)).context("starting the log")?;
+    args.log.start()?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers()).enable_all().build().context("starting the runtime")?;
     runtime.block_on(serve_api(args))
@@ -242,7 +241,7 @@ mod tests {
             listen: SocketAddr::from(([0, 0, 0, 0], 0)),
             write_kubeconfig: None,
             audit_log: None,
-            log_level: tracing::Level::INFO,
+            log: crate::process::flags(&[]).expect("the flags have defaults"),
         };
         let error = start(args).expect_err("the address is refused");
         assert!(error.to_string().contains("only loopback addresses"), "{error}");

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 
 use super::file::ConfigFile;
+use crate::process::{LogArgs, LogFormat};
 
 /// Run the local CSI driver: volumes as image files, raw block devices and directories, in pools that are directories.
 #[derive(Debug, clap::Args)]
@@ -89,12 +90,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
 
-    /// How much to log. [default: info]
-    #[arg(long, value_enum, value_name = "LEVEL")]
+    /// Least important messages to log. [default: info]
+    #[arg(long, value_enum, value_name = "LEVEL", help_heading = "Log")]
     log_level: Option<LogLevel>,
 
-    /// How to write the log. [default: text]
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    /// Form of the log: text, or one JSON object per line. [default: text]
+    #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Log")]
     log_format: Option<LogFormat>,
 }
 
@@ -125,18 +126,12 @@ pub(crate) enum ModeName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
+    Off,
     Error,
     Warn,
     Info,
     Debug,
     Trace,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
 }
 
 /// The few flags that have no default, for a process that runs the driver among other things.
@@ -168,8 +163,7 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
     pub(crate) metrics_address: Option<SocketAddr>,
     pub(crate) grace: Duration,
-    pub(crate) log_level: LevelFilter,
-    pub(crate) log_format: LogFormat,
+    pub(crate) log: LogArgs,
 }
 
 impl Args {
@@ -215,8 +209,10 @@ impl Args {
             mode: mode.serves(),
             metrics_address,
             grace: Duration::from_secs(self.grace.or(file.grace).unwrap_or(30)),
-            log_level: self.log_level.or(file.log_level).unwrap_or(LogLevel::Info).filter(),
-            log_format: self.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
+            log: LogArgs {
+                log_level: self.log_level.or(file.log_level).unwrap_or(LogLevel::Info).filter(),
+                log_format: self.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
+            },
         })
     }
 }
@@ -307,6 +303,7 @@ impl ModeName {
 impl LogLevel {
     fn filter(self) -> LevelFilter {
         match self {
+            Self::Off => LevelFilter::OFF,
             Self::Error => LevelFilter::ERROR,
             Self::Warn => LevelFilter::WARN,
             Self::Info => LevelFilter::INFO,

@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Deserialize;
 
-use super::args::{LogFormat, LogLevel, ModeName};
+use super::args::{LogLevel, ModeName};
+use crate::process::LogFormat;
 
 /// Every key may be missing; an unknown one is an error that names it.
 #[derive(Debug, Default, Deserialize)]

@@ -14,11 +14,8 @@ use driver_local::LocalDriver;
 use driver_sdk::csi::Listener;
 use driver_sdk::{Identity, ServeError};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::prelude::*;
 
-use args::{LogFormat, Settings};
+use args::Settings;
 
 /// Thaws filesystems if the driver dies while they are frozen. Started by the driver itself.
 #[derive(Debug, clap::Args)]
@@ -39,7 +36,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 fn start(args: Args) -> anyhow::Result<()> {
     let settings = args.settle()?;
-    init_log(&settings)?;
+    settings.log.start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(serve(settings))
 }
@@ -125,19 +122,4 @@ fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
             _ = quit.recv() => {}
         }
     })
-}
-
-/// Parts below us that log every frame of every connection; they are heard only when something is wrong.
-const NOISY: [&str; 4] = ["h2", "hyper", "hyper_util", "tonic"];
-
-fn init_log(settings: &Settings) -> anyhow::Result<()> {
-    let quiet = settings.log_level.min(LevelFilter::WARN);
-    let loud = Targets::new().with_default(settings.log_level).with_targets(NOISY.map(|target| (target, quiet)));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    let log = tracing_subscriber::registry();
-    let set = match settings.log_format {
-        LogFormat::Text => log.with(lines.with_filter(loud)).try_init(),
-        LogFormat::Json => log.with(lines.json().with_filter(loud)).try_init(),
-    };
-    set.context("starting the log")
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod connect;
 mod klog;
+mod log;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -21,48 +22,12 @@ use runtime::lease::{self, Elector};
 use runtime::stop::{self, Drained};
 use runtime::time::SystemClock;
 use runtime::{Caches, Client, Clock, Entropy, Metrics, Stop, Stopper, client};
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::prelude::*;
 
 pub(crate) use klog::KlogArgs;
+pub(crate) use log::{LogArgs, LogFormat};
 
 /// How long running work may take to end once the process is told to.
 const DRAIN: Duration = Duration::from_secs(20);
-
-/// Parts below us that log every frame of every connection; they are heard only when something is wrong.
-const NOISY: [&str; 5] = ["h2", "hyper", "hyper_util", "tonic", "kube_client"];
-
-/// How a command logs.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct LogArgs {
-    /// Least important messages to log: off, error, warn, info, debug or trace.
-    #[arg(long, value_name = "LEVEL", default_value = "info", help_heading = "Log")]
-    pub(crate) log_level: LevelFilter,
-    /// Form of the log: text, or one JSON object per line.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text", help_heading = "Log")]
-    pub(crate) log_format: LogFormat,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
-}
-
-impl LogArgs {
-    pub(crate) fn start(&self) -> anyhow::Result<()> {
-        let quiet = self.log_level.min(LevelFilter::WARN);
-        let loud = Targets::new().with_default(self.log_level).with_targets(NOISY.map(|target| (target, quiet)));
-        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-        let log = tracing_subscriber::registry();
-        let set = match self.log_format {
-            LogFormat::Text => log.with(lines.with_filter(loud)).try_init(),
-            LogFormat::Json => log.with(lines.json().with_filter(loud)).try_init(),
-        };
-        set.context("starting the log")
-    }
-}
 
 /// Whether the process works at once, or only while it holds a lease.
 #[derive(Debug, Clone)]

@@ -1,5 +1,7 @@
 //! What a shell wants of this program: completions, manual pages, and its name as a plugin of kubectl.
 
+mod markdown;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,19 +28,23 @@ Examples:
   orlop completion zsh > \"${fpath[1]}/_orlop\"
   orlop completion fish > ~/.config/fish/completions/orlop.fish";
 
-/// Writes manual pages, one for each command.
+/// Writes manual pages, one for each command, or all commands as one page of Markdown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct ManArgs {
     /// Directory for the pages, made if it does not exist.
-    #[arg(long, value_name = "DIR")]
-    dir: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "markdown")]
+    dir: Option<PathBuf>,
+    /// Print one page of Markdown with every command and flag.
+    #[arg(long, conflicts_with = "dir")]
+    markdown: bool,
 }
 
 const MAN_EXAMPLES: &str = "\
 Examples:
   orlop man --dir /usr/local/share/man/man1
-  orlop man --dir ./man && man -l ./man/orlop-explain.1";
+  orlop man --dir ./man && man -l ./man/orlop-explain.1
+  orlop man --markdown > commands.md";
 
 pub(crate) fn completion(args: &CompletionArgs) -> ExitCode {
     let mut script = Vec::new();
@@ -48,7 +54,11 @@ pub(crate) fn completion(args: &CompletionArgs) -> ExitCode {
 }
 
 pub(crate) fn man(args: &ManArgs) -> ExitCode {
-    process::ended("man", write_pages(&args.dir))
+    let written = match &args.dir {
+        Some(directory) => write_pages(directory),
+        None => crate::cluster::output::write(&markdown::page(Orlop::command())),
+    };
+    process::ended("man", written)
 }
 
 /// One page for each command. Those that help does not show have none.

@@ -10,9 +10,10 @@ use lifecycle::attach::hold::{self, Evidence, Hold};
 use lifecycle::attach::node::{self, Action, Freshness, Seen, View};
 use lifecycle::{Lookup, Reason as _};
 use runtime::client::{Deleted, Error, Preconditions};
-use runtime::{Patch, Verdict};
+use runtime::{Patch, Verdict, work};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::gate::Waiter;
 use super::{Attachments, ROUNDS};
@@ -107,7 +108,9 @@ impl Attachments {
             Action::Detach { at, hold } => attachments.get(*at).map(|attachment| (attachment, hold)),
             Action::ReadNode | Action::Report { .. } => None,
         });
-        let detaches: Vec<_> = detaches.map(|(attachment, hold)| self.detach(attachment, hold)).collect();
+        let detaches: Vec<_> = detaches
+            .map(|(attachment, hold)| self.detach(attachment, hold).instrument(self.about_detach(attachment)))
+            .collect();
         let asked: Vec<Result<Asked, Error>> = stream::iter(detaches).buffer_unordered(AT_ONCE).collect().await;
         let mut all = Asked::Known;
         for one in asked {
@@ -116,6 +119,14 @@ impl Attachments {
             }
         }
         Ok(all)
+    }
+
+    /// What the log says a detach is about.
+    fn about_detach(&self, attachment: &Attachment) -> tracing::Span {
+        let name = attachment.volume.as_deref().unwrap_or(attachment.name());
+        let volume = self.wake.view.volumes.get(&Key::cluster(name));
+        let claim = volume.as_ref().and_then(|volume| volume.claim.as_ref()).map(|reference| &reference.key);
+        work::on_volume("ask-detach", name, claim)
     }
 
     /// Asks for the end of an attachment as it was decided about: whatever happens to it meanwhile makes this fail.

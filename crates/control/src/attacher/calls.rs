@@ -87,6 +87,7 @@ impl Attacher {
             Ok(_) | Err(_) => {
                 if attachment.meta.is_deleting() {
                     self.board.settled(&attachment.meta.key);
+                    tracing::info!(node = attachment.node.as_str(), "the volume is detached");
                 }
                 round.progress = Progress::Unpublished(target);
                 Step::On

@@ -8,11 +8,12 @@ use lifecycle::attacher::attachment::{Action, Phase, Seen, decide};
 use lifecycle::attacher::{Because, Unfit};
 use lifecycle::provision::csi::secrets::Reference;
 use lifecycle::{Decision, Lookup, Reason as _};
-use runtime::Verdict;
 use runtime::client::Error;
 use runtime::csi::Facts;
+use runtime::{Verdict, work};
 use serde::Deserialize as _;
 use serde_json::Value;
+use tracing::Instrument as _;
 
 use super::Attacher;
 use super::round::{Read, Round, Secret};
@@ -40,6 +41,21 @@ pub(super) fn failed(error: Error) -> Step {
 
 impl Attacher {
     pub(super) async fn attachment(&self, key: Key) -> Verdict {
+        let span = self.about_work(&key);
+        self.attachment_pass(key).instrument(span).await
+    }
+
+    /// What the log says this pass is about.
+    fn about_work(&self, key: &Key) -> tracing::Span {
+        let Some(attachment) = self.attachments.get(key) else { return tracing::Span::none() };
+        let kind = if attachment.meta.is_deleting() { "detach" } else { "attach" };
+        let name = attachment.volume.as_deref().unwrap_or(key.name());
+        let volume = self.volumes.get(&Key::cluster(name));
+        let claim = volume.as_ref().and_then(|volume| volume.claim.as_ref()).map(|reference| &reference.key);
+        work::on_volume(kind, name, claim)
+    }
+
+    async fn attachment_pass(&self, key: Key) -> Verdict {
         let mut round = Round::default();
         for _ in 0..ROUNDS {
             let Some(attachment) = self.attachments.get(&key) else { return Verdict::Done };

@@ -107,6 +107,7 @@ impl Attacher {
         let step = self.patch_status(attachment, status).await;
         if let Step::On = step {
             self.board.settled(&attachment.meta.key);
+            tracing::info!(node = attachment.node.as_str(), "the volume is attached");
         }
         step
     }

@@ -3,22 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Claim, Class, ClassName, Key, Pod, Volume, VolumePhase, Word};
+use api::{Claim, ClaimPhase, Class, ClassName, Key, Pod, Volume, VolumePhase, Word};
 use lifecycle::bind::claim::{self, Action, Because, ClassSeen, Seen, Supply, VolumeSeen};
 use lifecycle::bind::shelf::Offer;
 use lifecycle::{Lookup, Reason as _, migration};
-use runtime::Verdict;
 use runtime::client::Error;
+use runtime::{Verdict, work};
 
 use super::reclaim::{self, Trouble};
 use super::{Inner, MOST_ROUNDS, patches, wake};
 use crate::Live;
 use runtime::handoff::Asked;
+use tracing::Instrument as _;
 
 /// Works on one claim until there is nothing to do for it.
 pub(super) async fn pass(inner: &Inner, key: Key) -> Verdict {
     let mut tried = Vec::new();
-    match rounds(inner, &key, &mut tried).await {
+    match rounds(inner, &key, &mut tried).instrument(work::on_claim("bind", &key)).await {
         Ok(verdict) => {
             wake::pass_over(inner, &key, &tried);
             verdict
@@ -224,6 +225,10 @@ async fn act(inner: &Inner, claim: &Claim, action: &Action, observed: &Observed<
         }
         Action::SetStatus(status) => {
             drop(context.patch_status::<Claim>(key, &patches::status(claim, status)).await?);
+            if status.phase == ClaimPhase::Bound && claim.phase != ClaimPhase::Bound {
+                work::is_about_volume(&claim.volume_name);
+                tracing::info!("the claim is bound");
+            }
         }
         Action::Classify { class } => {
             inner.metrics.classified();

@@ -7,8 +7,9 @@ use api::{Claim, Key, Volume};
 use lifecycle::Notice;
 use lifecycle::Reason as _;
 use lifecycle::release::volume::{self, Action, Because, ClaimSeen, Seen};
-use runtime::Verdict;
 use runtime::client::Error;
+use runtime::{Verdict, work};
+use tracing::Instrument as _;
 
 use super::reclaim::{self, Trouble};
 use super::{Inner, MOST_ROUNDS, patches};
@@ -16,7 +17,9 @@ use crate::Live;
 
 /// Works on one volume until there is nothing to do for it.
 pub(super) async fn pass(inner: &Inner, key: Key) -> Verdict {
-    match rounds(inner, &key).await {
+    let claim = inner.volumes.get(&key).and_then(|volume| volume.claim.as_ref().map(|reference| reference.key.clone()));
+    let span = work::on_volume("release", key.name(), claim.as_ref());
+    match rounds(inner, &key).instrument(span).await {
         Ok(verdict) => verdict,
         Err(error) => Verdict::Failed(error.to_string()),
     }

@@ -9,6 +9,16 @@ pub(crate) struct Method {
     pub(crate) name: &'static str,
 }
 
+impl Method {
+    /// The field of the log that holds what a call is about.
+    pub(crate) fn about(&self) -> &'static str {
+        match self.name.contains("Volume") && !self.name.contains("Group") {
+            true => "volume",
+            false => "object",
+        }
+    }
+}
+
 macro_rules! methods {
     ($($constant:ident = $service:literal $name:literal;)*) => {
         $(pub(crate) const $constant: Method =

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
+use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 use super::call::{CURRENT, Current, deadline_of};
@@ -109,7 +110,8 @@ impl Pipeline {
     {
         let mut watched = Watched::new(&self.metrics, method);
         let op = self.next_op.fetch_add(1, Ordering::Relaxed);
-        let span = tracing::info_span!("call", op, method = method.name, object = tracing::field::Empty);
+        // Of the most important level: warnings tell what they are about also where nothing else is logged.
+        let span = tracing::error_span!("call", operation = %op, method = method.name, volume = Empty, object = Empty);
         let deadline = deadline_of(request.metadata(), watched.started);
         let wire = request.into_inner();
         let digest = Sha256::digest(wire.encode_to_vec()).into();
@@ -121,7 +123,7 @@ impl Pipeline {
                 Ok(Err(error)) => return Err(self.refuse(&error, &call.redactor)),
                 Err(panic) => return Err(self.panicked(&*panic, &call.redactor)),
             };
-            call.span.record("object", plan.object.as_str());
+            call.span.record(method.about(), plan.object.as_str());
             self.run(call, plan, &mut watched).await
         }
         .instrument(span)

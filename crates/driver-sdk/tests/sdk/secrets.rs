@@ -113,7 +113,7 @@ fn the_log_tells_number_method_object_and_time_of_a_call() {
         clients.controller.create_volume(create("v")).await.unwrap();
         clients.controller.list_volumes(ListVolumesRequest::default()).await.unwrap();
         let text = log.text();
-        assert!(text.contains("call{op=1 method=\"CreateVolume\" object=\"v\"}"), "{text}");
+        assert!(text.contains("call{operation=1 method=\"CreateVolume\" volume=\"v\"}"), "{text}");
         assert!(text.contains("done took="), "{text}");
         assert!(!text.contains("received"), "requests are shown at debug level only");
         assert!(!text.contains("ListVolumes"), "polling does not fill the log");

@@ -6,13 +6,14 @@ mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Uid, Volume};
-use lifecycle::attach::Target;
+use api::{Attachment, Key, Uid, Volume};
+use lifecycle::attach::{Target, attachment_name};
 use lifecycle::node::{Because, Class, Held, Origin, Step, decide};
 use lifecycle::{Notice, Reason as _};
-use runtime::Verdict;
 use runtime::client::Extent;
+use runtime::{Verdict, work};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::Agent;
 use crate::actual::{Entry, PodEntry, Told, VolumeId, What};
@@ -37,22 +38,54 @@ impl Agent {
             let Some(step) = decision.actions.into_iter().find(|step| self.may_try(&id, step, now)) else {
                 return self.rest(&id, &view, now);
             };
-            let began = Instant::now();
-            let ended = self.act(&id, &step, &view).await;
-            self.metrics.operated((&view.what, view.is_migrated()), &step, ended.is_ok(), began.elapsed());
-            let failed = self.settle(&id, &step, &view, ended);
-            if let Some(because) = &failed {
-                self.tell_failure(&step, &view, because).await;
-            }
-            if failed.is_some() && matches!(step, Step::Stage(_) | Step::Publish(_) | Step::Republish(_)) {
-                // What is in the way, or what the volume is staged on, may have died.
-                self.inspect_volume(&id).await;
-            }
-            if let Step::Unpublish(pod) = &step {
-                self.clear_if_orphaned(pod).await;
-            }
+            self.take_step(&id, &step, &view).instrument(self.about(&step, &view)).await;
         }
         Verdict::Again(Duration::ZERO)
+    }
+
+    async fn take_step(&self, id: &VolumeId, step: &Step, view: &View) {
+        let began = Instant::now();
+        let ended = self.act(id, step, view).await;
+        self.metrics.operated((&view.what, view.is_migrated()), step, ended.is_ok(), began.elapsed());
+        let failed = self.settle(id, step, view, ended);
+        if let Some(because) = &failed {
+            self.tell_failure(step, view, because).await;
+        }
+        if failed.is_some() && matches!(step, Step::Stage(_) | Step::Publish(_) | Step::Republish(_)) {
+            // What is in the way, or what the volume is staged on, may have died.
+            self.inspect_volume(id).await;
+        }
+        if let Step::Unpublish(pod) = step {
+            self.clear_if_orphaned(pod).await;
+        }
+    }
+
+    /// What the log says a step is about. Nobody may want the volume any more; then its attachment knows what it is.
+    fn about(&self, step: &Step, view: &View) -> tracing::Span {
+        let kind = match step {
+            Step::Unpublish(_) => "unpublish",
+            Step::Stage(_) => "stage",
+            Step::Publish(_) => "publish",
+            Step::Republish(_) => "republish",
+            Step::Expand(_) => "expand",
+            Step::Unstage => "unstage",
+            Step::Forget => "forget",
+        };
+        match (view.wish(step), &view.what) {
+            (Some(wish), _) => work::on_volume(kind, &view.name(step), wish.claim.as_ref().map(|(claim, _)| claim)),
+            (None, What::Csi { driver, handle, .. }) => {
+                let name = attachment_name(driver.as_str(), handle, &self.options.node);
+                let attachment = self.context.cache::<Attachment>().get(&Key::cluster(&name));
+                let name = attachment.and_then(|attachment| attachment.volume.clone());
+                let volume = name.and_then(|name| self.context.cache::<Volume>().get(&Key::cluster(&name)));
+                let claim = volume.as_ref().and_then(|volume| volume.claim.as_ref()).map(|reference| &reference.key);
+                match &volume {
+                    Some(volume) => work::on_volume(kind, volume.name(), claim),
+                    None => work::on_volume(kind, &view.name(step), None),
+                }
+            }
+            (None, What::InTree { .. } | What::LocalDevice { .. }) => work::on_volume(kind, &view.name(step), None),
+        }
     }
 
     /// Nothing can be done now: when is the next time?
@@ -173,9 +206,16 @@ impl Agent {
             Step::Forget => {}
         }
         drop(world);
-        if let (Step::Publish(pod), Some(wish)) = (step, view.wish(step)) {
-            self.metrics.mounted(&view.what, wish.since.elapsed());
-            tracing::info!(volume = %id, pod = %wish.pod.meta.key, uid = %pod, "the volume is mounted for the pod");
+        match (step, view.wish(step)) {
+            (Step::Publish(pod), Some(wish)) => {
+                self.metrics.mounted(&view.what, wish.since.elapsed());
+                tracing::info!(id = %id, pod = %wish.pod.meta.key, uid = %pod, "the volume is mounted for the pod");
+            }
+            (Step::Stage(_), _) => tracing::info!(id = %id, "the volume is staged"),
+            (Step::Unpublish(pod), _) => tracing::info!(id = %id, uid = %pod, "the volume is unmounted for the pod"),
+            (Step::Unstage, _) => tracing::info!(id = %id, "the volume is unstaged"),
+            (Step::Expand(_), _) => tracing::info!(id = %id, "the volume is grown on this machine"),
+            (Step::Publish(_) | Step::Republish(_) | Step::Forget, _) => {}
         }
     }
 
@@ -186,7 +226,7 @@ impl Agent {
             volume: view.name(step).into(),
             message: failure.message.as_str().into(),
         };
-        tracing::warn!(volume = %id, ?step, class = ?failure.class, %because, "a step failed");
+        tracing::warn!(id = %id, ?step, class = ?failure.class, %because, "a step failed");
         if let Some(entry) = self.world().actual.get_mut(id) {
             after_failure(entry, step, &failure);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Claim, Key, Kind, Uid, Volume};
+use api::{Claim, Key, Uid, Volume};
 use lifecycle::Reason as _;
 use lifecycle::outcome::Retry;
 use lifecycle::provision::failed;
@@ -203,7 +203,7 @@ impl<P: Provisioner> Engine<P> {
             metrics.provisioned.get_or_create(&labels).inc();
             metrics.provision_duration.get_or_create(&labels).observe(begun.since.elapsed().as_secs_f64());
             let because = Because::Stored { volume: begun.intent.volume.as_str().into() };
-            tracing::info!(claim = %begun.intent.claim(), volume = stored.name(), kind = Kind::VOLUME.kind, "stored");
+            tracing::info!(took = ?begun.since.elapsed(), "the volume is provisioned and stored");
             if let Some(claim) = claim {
                 self.notices.tell(claim, &because);
             }

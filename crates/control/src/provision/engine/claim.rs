@@ -10,9 +10,10 @@ use lifecycle::outcome::Retry;
 use lifecycle::provision::claim::{Action, Because, Beside, ClaimSeen, Held, Seen, decide};
 use lifecycle::provision::failed;
 use runtime::metrics;
-use runtime::{Patch, Stop, Verdict};
+use runtime::{Patch, Stop, Verdict, work};
 use serde_json::json;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::memory;
 use super::{Engine, ROUNDS, is_stale};
@@ -39,10 +40,17 @@ pub(super) struct Refusal<'a> {
 impl<P: Provisioner> Engine<P> {
     /// Works on one claim, by its uid.
     pub(super) async fn claim(&self, uid: Uid, stop: &Stop) -> Verdict {
-        let name = match self.memory.begun(&uid) {
-            Some(begun) => begun.intent.volume.clone(),
-            None => self.options.naming.volume(&uid),
+        let (name, claim) = match self.memory.begun(&uid) {
+            Some(begun) => (begun.intent.volume.clone(), Some(begun.intent.claim())),
+            None => {
+                (self.options.naming.volume(&uid), self.by_uid.first(uid.as_str()).map(|claim| claim.key().clone()))
+            }
         };
+        let span = work::on_volume("provision", &name, claim.as_ref());
+        self.claim_pass(uid, name, stop).instrument(span).await
+    }
+
+    async fn claim_pass(&self, uid: Uid, name: String, stop: &Stop) -> Verdict {
         let _turn = self.turns.take(&name).await;
         let mut live = None;
         for _ in 0..ROUNDS {

@@ -11,9 +11,10 @@ use lifecycle::provision::delete_failed;
 use lifecycle::{Lookup, Notice};
 use runtime::client::Error;
 use runtime::metrics;
-use runtime::{Patch, Stop, Verdict};
+use runtime::{Patch, Stop, Verdict, work};
 use serde_json::json;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::claim::Step;
 use super::{Engine, ROUNDS, is_stale};
@@ -34,6 +35,13 @@ struct Said {
 impl<P: Provisioner> Engine<P> {
     /// Works on one volume, by its name.
     pub(super) async fn volume(&self, name: Box<str>, stop: &Stop) -> Verdict {
+        let volume = self.context.cache::<Volume>().get(&Key::cluster(&name));
+        let claim = volume.and_then(|volume| volume.claim.as_ref().map(|reference| reference.key.clone()));
+        let span = work::on_volume("delete", &name, claim.as_ref());
+        self.volume_pass(name, stop).instrument(span).await
+    }
+
+    async fn volume_pass(&self, name: Box<str>, stop: &Stop) -> Verdict {
         let _turn = self.turns.take(&name).await;
         let mut said = Said::default();
         for _ in 0..ROUNDS {
@@ -130,6 +138,7 @@ impl<P: Provisioner> Engine<P> {
         match self.provisioner.delete(volume).await {
             Ok(()) => {
                 self.memory.emptied(&volume.meta.uid, since);
+                tracing::info!(took = ?since.elapsed(), "what the volume was made of is deleted");
                 Step::Continue(())
             }
             Err(Failed::NotOurs { message }) => {
