@@ -50,8 +50,9 @@ enum Task {
     Sim(sim::Args),
     /// Measure.
     Bench(bench::Args),
-    /// Build the program as it is shipped: one static file. Prints its size and what it is linked with.
-    Dist,
+    /// Build the program as it is shipped, one static file; print its size, and try it: alone, in an empty container, and with
+    /// the demonstration.
+    Dist(dist::Args),
 }
 
 fn main() -> ExitCode {
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Sim(args) => interruptible(sim::run(args)),
         Task::Bench(args) => interruptible(bench::run(args)),
-        Task::Dist => dist::run(),
+        Task::Dist(args) => interruptible(dist::run(args)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

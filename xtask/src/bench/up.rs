@@ -3,9 +3,6 @@
 //!
 //! When the live page is first painted is measured where a browser is: by the test `page`, which prints it.
 
-mod claims;
-mod stack;
-
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -19,7 +16,7 @@ use super::numbers::{Goal, Series, Unit, milliseconds};
 use super::{machine, processor};
 use crate::conformance::{Profile, build};
 use crate::disk::Scratch;
-use stack::Stack;
+use crate::kubernetes::Up;
 
 /// What `cargo xtask bench up` takes.
 #[derive(Debug, clap::Args)]
@@ -123,12 +120,16 @@ impl Bench {
         Scratch::make_in(&crate::target().join("bench"))
     }
 
+    async fn start(&self, data: &Path) -> anyhow::Result<(Up, Duration)> {
+        Up::start(Up::command(&self.orlop, data), data).await
+    }
+
     /// Each on a directory of its own, which is made with keys, database and pool.
     async fn starts(&self, numbers: &mut Numbers) -> anyhow::Result<()> {
         let mut times = Series::default();
         for _ in 0..self.args.starts {
             let folder = Self::folder()?;
-            let (stack, took) = Stack::start(&self.orlop, &folder.path().join("data")).await?;
+            let (stack, took) = self.start(&folder.path().join("data")).await?;
             times.push(took);
             stack.stop().await?;
         }
@@ -140,24 +141,24 @@ impl Bench {
     async fn stay(&self, numbers: &mut Numbers) -> anyhow::Result<()> {
         let folder = Self::folder()?;
         let data = folder.path().join("data");
-        let (first, _) = Stack::start(&self.orlop, &data).await?;
+        let (first, _) = self.start(&data).await?;
         first.stop().await?;
         (numbers.again, numbers.again_p99) = said("an empty directory", &self.again(&data).await?);
-        let (stack, _) = Stack::start(&self.orlop, &data).await?;
+        let (stack, _) = self.start(&data).await?;
         numbers.idle = Some(self.idle(stack.pid()?).await?);
-        claims::make(&stack.client, self.args.claims).await.context("filling it")?;
+        stack.make_claims(self.args.claims).await.context("filling it")?;
         stack.stop().await?;
         (numbers.full, numbers.full_p99) = said("a full directory", &self.again(&data).await?);
-        let (stack, _) = Stack::start(&self.orlop, &data).await?;
+        let (stack, _) = self.start(&data).await?;
         numbers.idle_full = Some(self.idle(stack.pid()?).await?);
-        claims::delete(&stack.client).await.context("emptying it")?;
+        stack.delete_claims().await.context("emptying it")?;
         stack.stop().await
     }
 
     async fn again(&self, data: &Path) -> anyhow::Result<Series> {
         let mut times = Series::default();
         for _ in 0..self.args.starts {
-            let (stack, took) = Stack::start(&self.orlop, data).await?;
+            let (stack, took) = self.start(data).await?;
             times.push(took);
             stack.stop().await?;
         }
