@@ -55,13 +55,15 @@ async fn start(args: Args) -> anyhow::Result<()> {
     if let page::Where::At(listen) = args.page {
         start_page(&place, &stack, &mut parts, listen).await?;
     }
-    tracing::info!(address = %stack.address, kubeconfig = %place.kubeconfig().display(), driver = stack.driver, "ready");
     let (stopper, stopped) = Stopper::new();
+    // Whoever reads that it is ready may end it at once.
+    let signals = stop::on_signals(stopper);
+    tracing::info!(address = %stack.address, kubeconfig = %place.kubeconfig().display(), driver = stack.driver, "ready");
     tokio::select! {
         biased;
         () = stopped.stopped() => {}
         error = parts.failed() => return Err(error),
-        signals = stop::on_signals(stopper) => signals.context("listening for signals")?,
+        signals = signals => signals.context("listening for signals")?,
     }
     parts.end().await?;
     if stack::may_mount() {
