@@ -51,8 +51,9 @@ enum Task {
     Sim(sim::Args),
     /// Measure.
     Bench(bench::Args),
-    /// Build the program as it is shipped: one static file. Prints its size and what it is linked with.
-    Dist,
+    /// Build the program as it is shipped, one static file; print its size, and try it: alone, in an empty container, and with
+    /// the demonstration.
+    Dist(dist::Args),
     /// Type README's two commands exactly as they are printed: a release build with the demonstration, and all tests.
     Readme(readme::Args),
 }
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Sim(args) => interruptible(sim::run(args)),
         Task::Bench(args) => interruptible(bench::run(args)),
-        Task::Dist => dist::run(),
+        Task::Dist(args) => interruptible(dist::run(args)),
         Task::Readme(args) => readme::run(&args),
     };
     match done {

@@ -130,23 +130,40 @@ pub async fn drain<T>(work: impl Future<Output = T>, stop: &Stop, budget: Durati
 pub struct SignalError(#[from] std::io::Error);
 
 /// Waits for SIGTERM or SIGINT, gives the signal, and returns at the second one: the operator does not want to wait.
-pub async fn on_signals(stopper: Stopper) -> Result<(), SignalError> {
+///
+/// Signals are kept from the call on, not from when it is first waited for: a program that says that it is ready after this
+/// call is ended in an orderly way by whoever heard it.
+pub fn on_signals(stopper: Stopper) -> impl Future<Output = Result<(), SignalError>> + Send + 'static {
     use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    for _ in 0..2 {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+    let listening = signal(SignalKind::terminate()).and_then(|one| Ok((one, signal(SignalKind::interrupt())?)));
+    async move {
+        let (mut terminate, mut interrupt) = listening?;
+        for _ in 0..2 {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            stopper.stop();
         }
-        stopper.stop();
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_signal_between_the_call_and_the_waiting_is_heard() {
+        use rustix::process::{Signal, getpid, kill_process};
+        let (stopper, stop) = Stopper::new();
+        let signals = on_signals(stopper);
+        kill_process(getpid(), Signal::TERM).expect("it is this process");
+        tokio::select! {
+            _ = signals => unreachable!("there was one signal only"),
+            () = stop.stopped() => {}
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_stops_by_itself_and_can_be_moved() {

@@ -16,6 +16,7 @@ mod processor;
 mod stack;
 mod subject;
 mod turns;
+mod up;
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -39,11 +40,13 @@ enum What {
     /// `orlop node`, and attaching: volumes to pods, memory and time of an idle agent, its restart; pairs of attaching and
     /// detaching beside kube-controller-manager and csi-attacher if they are given.
     Pods(pods::Args),
+    /// `orlop up`: start, idle memory and processor time, size of the program, `orlop demo`.
+    Up(up::Args),
 }
 
 pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
     // The clients of these benches are programs of their own.
-    if cfg!(debug_assertions) && !matches!(what, What::Claims(_) | What::Pods(_)) {
+    if cfg!(debug_assertions) && !matches!(what, What::Claims(_) | What::Pods(_) | What::Up(_)) {
         // Nothing was started yet, so replacing this process loses nothing.
         let mut release = Command::new("cargo");
         release.args(["run", "--quiet", "--release", "--package", "xtask", "--"]).args(std::env::args_os().skip(1));
@@ -54,5 +57,6 @@ pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
         What::Api(args) => api::run(args).await,
         What::Claims(args) => claims::run(args).await,
         What::Pods(args) => pods::run(args).await,
+        What::Up(args) => up::run(args).await,
     }
 }

@@ -11,6 +11,7 @@ mod embedded;
 mod endpoint;
 mod process;
 mod programs;
+mod up;
 
 pub(crate) use beside::Beside;
 pub(crate) use client::{Answer, Client, Question, Stream};
@@ -18,3 +19,4 @@ pub(crate) use control_plane::{ControlPlane, Durability, Options};
 pub(crate) use embedded::Embedded;
 pub(crate) use endpoint::{Credential, Endpoint};
 pub(crate) use programs::{Program, Programs};
+pub(crate) use up::Up;

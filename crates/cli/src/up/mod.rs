@@ -132,9 +132,10 @@ async fn start(args: &Args) -> anyhow::Result<()> {
     if let Some(machines) = running.machines {
         tracing::info!(%machines, "other machines may join");
     }
-    tell_ready(&plan, &running);
     let (stopper, stopped) = Stopper::new();
+    // Whoever reads that it is ready may end it at once.
     let mut signals = pin!(stop::on_signals(stopper));
+    tell_ready(&plan, &running);
     let failed = tokio::select! {
         biased;
         () = stopped.stopped() => None,

@@ -1,6 +1,6 @@
 //! What is left of pods and claims that are gone, looked for everywhere.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::machine::Machine;
 use super::room::Room;
+use crate::rig::left::{entries, loops_on};
 
 impl Room {
     /// Everything in the API, on the machines and in the driver that should have gone.
@@ -77,24 +78,4 @@ impl Room {
             point.starts_with(&top) && !self.machines.iter().any(|machine| machine.root == **point)
         })
     }
-}
-
-/// Loop devices on files below a folder, also on those that are deleted.
-pub(super) fn loops_on(folder: &Path) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for device in entries(Path::new("/sys/block")) {
-        let Ok(file) = std::fs::read_to_string(device.join("loop/backing_file")) else { continue };
-        if Path::new(file.trim()).starts_with(folder) {
-            let name = device.file_name().unwrap_or_default().to_string_lossy();
-            found.push((format!("/dev/{name}"), file.trim().to_owned()));
-        }
-    }
-    found
-}
-
-/// What is in a directory, if it is there.
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(directory)
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default()
 }

@@ -339,7 +339,7 @@ impl Drop for Room {
         self.machines.clear();
         // Mounts go with their namespaces, the last of which is the floor; a device without a mount would stay.
         self.floor.end();
-        for (device, _) in super::left::loops_on(&self.scratch.path("")) {
+        for (device, _) in crate::rig::left::loops_on(&self.scratch.path("")) {
             drop(Command::new("losetup").args(["--detach", &device]).output());
         }
     }

@@ -207,7 +207,7 @@ impl Churn {
     async fn end(mut self) {
         // Who finds nothing in the end must find something now.
         let found = self.cluster.left().await;
-        for what in ["mount on", "file on", "/sys/block/loop", objects::ATTACHMENTS, objects::VOLUMES] {
+        for what in ["mount on", "file on", "/dev/loop", objects::ATTACHMENTS, objects::VOLUMES] {
             assert!(found.iter().any(|line| line.starts_with(what)), "no {what} in {found:?}");
         }
         for claim in self.claims.keys().cloned().collect::<Vec<_>>() {

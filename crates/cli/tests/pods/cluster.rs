@@ -1,7 +1,7 @@
 //! The programs of a small cluster, each of which can be killed and started again.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -270,11 +270,4 @@ impl Drop for Cluster {
             crate::rig::detach_loops(&pool);
         }
     }
-}
-
-/// What is in a directory, if it is there.
-pub(super) fn entries(directory: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(directory)
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default()
 }

@@ -1,11 +1,10 @@
 //! What is left of pods and claims that are gone, looked for everywhere.
 
-use std::path::Path;
-
 use node::layout::Layout;
 
-use super::cluster::{Cluster, Node, entries};
+use super::cluster::{Cluster, Node};
 use super::objects;
+use crate::rig::left::{entries, loops_on};
 
 impl Cluster {
     /// Everything in the API and on the machine that should have gone.
@@ -18,7 +17,7 @@ impl Cluster {
         for node in &self.nodes {
             left.extend(left_on(node));
         }
-        left.extend(loops_on(&self.scratch.path("")));
+        left.extend(loops_on(&self.scratch.path("")).into_iter().map(|(device, file)| format!("{device} on {file}")));
         left
     }
 }
@@ -38,16 +37,4 @@ fn left_on(node: &Node) -> Vec<String> {
         left.extend(entries(&folder).iter().map(|path| format!("file on {}: {}", node.name, path.display())));
     }
     left
-}
-
-/// Loop devices on files below a folder, also on those that are deleted.
-fn loops_on(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for device in entries(Path::new("/sys/block")) {
-        let Ok(file) = std::fs::read_to_string(device.join("loop/backing_file")) else { continue };
-        if Path::new(file.trim()).starts_with(folder) {
-            found.push(format!("{} on {}", device.display(), file.trim()));
-        }
-    }
-    found
 }

@@ -11,6 +11,7 @@
 
 pub mod ask;
 pub mod call;
+pub mod left;
 pub mod world;
 
 use std::io::{BufRead as _, BufReader, Write as _};
