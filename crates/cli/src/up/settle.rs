@@ -57,7 +57,13 @@ impl Args {
         let mut wrongs = Vec::new();
         let mut wrong = |key, text: String| wrongs.push(Wrong { key, text });
         if !self.listen.ip().is_loopback() {
-            wrong("listen", format!("{}: only loopback addresses are served, such as 127.0.0.1:6443; for other machines see serve-machines", self.listen));
+            wrong(
+                "listen",
+                format!(
+                    "{}: only loopback addresses are served, such as 127.0.0.1:6443; for other machines see serve-machines",
+                    self.listen
+                ),
+            );
         }
         if given("listen") && self.kubeconfig.is_some() {
             wrong("listen", "no API is served on an existing cluster; drop this, or kubeconfig".to_owned());
