@@ -14,7 +14,7 @@ mod work;
 use std::fs::File;
 use std::net::SocketAddr;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use apiserver::auth::User;
 use control::Context;
 use runtime::csi::Driver;
@@ -33,16 +33,7 @@ use crate::process::{Process, connect};
 /// What the API server sees as our name.
 const MANAGER: &str = "orlop";
 
-/// What a whole stack that runs is known by.
-#[derive(Debug)]
-pub(crate) struct Stack {
-    pub(crate) context: Context,
-    pub(crate) address: SocketAddr,
-    /// What the driver calls itself.
-    pub(crate) driver: String,
-}
-
-/// What any stack that runs is known by.
+/// What a stack that runs is known by.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) context: Context,
@@ -81,19 +72,6 @@ impl Part {
     {
         let (stop, stopped) = Stopper::new();
         Self { name, stop, running: tokio::spawn(work(stopped)) }
-    }
-}
-
-impl Stack {
-    /// Starts all parts; when this returns, a claim can be made.
-    pub(crate) async fn start(place: &Place) -> anyhow::Result<(Self, Parts)> {
-        let (running, parts) = Plan::whole(place).start().await?;
-        match running {
-            Running { context, address: Some(address), local: Some(driver), .. } => {
-                Ok((Self { context, address, driver }, parts))
-            }
-            Running { .. } => bail!("the whole stack was started without an API or a driver"),
-        }
     }
 }
 

@@ -76,19 +76,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Everything, on the embedded API, with the local driver alone.
-    pub(crate) fn whole(place: &Place) -> Self {
-        Self {
-            place: place.clone(),
-            cluster: Cluster::Embedded,
-            local: Local::Run,
-            others: Vec::new(),
-            roles: Role::usual(&Cluster::Embedded),
-            machines: None,
-            company: Company::Alone,
-        }
-    }
-
     pub(crate) fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }
@@ -124,7 +111,8 @@ mod tests {
 
     fn plan(data: &str, cluster: Cluster) -> Plan {
         let place = Place { data: PathBuf::from(data), listen: ([127, 0, 0, 1], 0).into() };
-        Plan { cluster, ..Plan::whole(&place) }
+        let roles = Role::usual(&cluster);
+        Plan { place, cluster, local: Local::Run, others: Vec::new(), roles, machines: None, company: Company::Alone }
     }
 
     fn elsewhere() -> Cluster {
