@@ -165,7 +165,9 @@ async fn welcome(core: &Core, id: &str, (node, key): (&str, &KeyHash)) -> Outcom
         match created {
             Ok(_) => {}
             // Somebody was faster; perhaps we ourselves, whose first answer was lost.
-            Err(Failure { code: 409, .. }) => drop(holder(core, node, key)?),
+            Err(Failure { code: 409, .. }) => {
+                holder(core, node, key)?;
+            }
             Err(failure) => return Err(failure),
         }
     }

@@ -34,7 +34,8 @@ pub(crate) struct JoinArgs {
     /// Token that `orlop token create` printed on the server; needed once.
     #[arg(long, value_name = "TOKEN", env = "ORLOP_JOIN_TOKEN", hide_env_values = true, help_heading = "Joining")]
     token: Option<Secret>,
-    /// Directory of everything of a machine that joins: key and certificates, volumes, mounts.
+    /// Directory of everything of a machine that joins: key and certificates, volumes, mounts
+    /// [default: /var/lib/orlop, with --server].
     #[arg(long, value_name = "DIR", help_heading = "Joining", conflicts_with = "kubeconfig")]
     data: Option<PathBuf>,
 }
@@ -61,6 +62,11 @@ impl JoinArgs {
     /// Whether this is about a machine that joins, or joined before.
     pub(crate) fn is_given(&self) -> bool {
         self.server.is_some() || self.data.is_some()
+    }
+
+    /// Whether there is a token, which may also come from the environment.
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
     }
 }
 

@@ -108,6 +108,9 @@ impl PlaceArgs {
         {
             bail!("{} holds no kubeconfig: name the data directory of a running `orlop up`", data.display());
         }
+        if file.is_none() && std::env::var_os("KUBECONFIG").is_none_or(|named| named.is_empty()) {
+            bail!("which server: name the data directory of a running `orlop up` with --data, or set KUBECONFIG");
+        }
         let (inner, authority) = connect::with_authority(file.as_deref()).await?;
         let Some(authority) = authority.as_deref().and_then(KeyHash::of_certificate) else {
             bail!("the kubeconfig names no certificate authority: use that of `orlop up`");

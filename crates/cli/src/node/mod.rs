@@ -116,7 +116,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 async fn start(args: Args) -> anyhow::Result<()> {
-    if args.join.is_given() {
+    if args.join.is_given() || (args.join.has_token() && args.kube.kubeconfig.is_none()) {
         return join::run(&args.join, &args.work, &args.serve).await;
     }
     crate::usage::check_name("--node-name", &args.work.name())?;

@@ -28,7 +28,10 @@ fn missing() -> Option<&'static str> {
         () if !runs(&["setpriv", "--pdeathsig", "KILL", "nsenter", "--version"]) => {
             Some("setpriv and nsenter of util-linux are needed")
         }
-        () if !runs(&["unshare", "--net", "ip", "link", "add", "a", "type", "veth", "peer", "name", "b"]) => {
+        () if !runs(&[
+            "unshare", "--net", "ip", "link", "add", "name", "left", "type", "veth", "peer", "name", "right",
+        ]) =>
+        {
             Some("the kernel makes no pairs of virtual network devices")
         }
         () => None,
@@ -154,8 +157,9 @@ impl Site {
         let machine = |name: &str| Machine::new(scratch.dir(name));
         let (server, other) = (machine("server"), machine("other"));
         let ids = [&server, &other].map(|machine| machine.keeper.id().to_string());
-        let pair =
-            ["link", "add", "cable", "netns", &ids[0], "type", "veth", "peer", "name", "cable", "netns", &ids[1]];
+        let pair = [
+            "link", "add", "name", "cable", "netns", &ids[0], "type", "veth", "peer", "name", "cable", "netns", &ids[1],
+        ];
         run(Command::new("ip").args(pair));
         for (machine, address) in [(&server, "10.99.0.1/24"), (&other, "10.99.0.2/24")] {
             run(machine.command("ip").args(["addr", "add", address, "dev", "cable"]));
@@ -184,12 +188,13 @@ impl Site {
         let log = folder.join(format!("{name}.log"));
         drop(std::fs::remove_file(&log));
         let mut program = Program::launch(&folder, name, command);
-        let said = until(&format!("{name} says {says:?}"), async || {
+        let what = format!("{name} says {says:?}");
+        let said = until(&what, async || {
             let text = std::fs::read_to_string(&log).unwrap_or_default();
             assert!(program.ended().is_none() || text.contains(says), "{name} ended: {text}");
             text.lines().find(|line| line.contains(says)).map(str::to_owned)
-        })
-        .await;
+        });
+        let said = said.await;
         (program, said)
     }
 
@@ -269,13 +274,14 @@ pub(super) async fn make(api: &kube::Client, name: &str, node: &str) {
 
 /// Waits until a pod has its volume. Gives the pod, and the name of the volume.
 pub(super) async fn ready(api: &kube::Client, name: &str) -> (Value, String) {
-    let pod = until(&format!("the pod {name} has its volume"), async || {
+    let what = format!("the pod {name} has its volume");
+    let seen = until(&what, async || {
         let pod = get(api, &format!("{PODS}/{name}")).await?;
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let is = |one: &Value| one["type"] == api::keys::condition::VOLUMES_READY && one["status"] == "True";
         conditions.iter().any(is).then_some(pod)
-    })
-    .await;
+    });
+    let pod = seen.await;
     let claim = get(api, &format!("{CLAIMS}/{name}")).await.unwrap();
     (pod, claim["spec"]["volumeName"].as_str().unwrap().to_owned())
 }
