@@ -124,13 +124,33 @@ pub fn available() -> LoopSupport {
 
 /// Every loop device bound to this file. More than one is a double attachment (fact 10).
 pub fn find(backing: BackingFile) -> Result<Vec<LoopStatus>, LoopError> {
-    let mut found = Vec::new();
-    for index in bound_indexes()? {
-        if backing_of(index)? == Some(backing) {
-            found.extend(status_of(index)?.filter(|status| status.backing == backing));
+    Bound::read()?.of(backing)
+}
+
+/// The machine's loop devices by the files behind them, for whoever asks for many files: a look at all devices for each file
+/// takes seconds with a thousand of both.
+#[derive(Debug, Clone)]
+pub struct Bound(BTreeMap<BackingFile, Vec<u32>>);
+
+impl Bound {
+    pub fn read() -> Result<Bound, LoopError> {
+        let mut devices: BTreeMap<BackingFile, Vec<u32>> = BTreeMap::new();
+        for index in bound_indexes()? {
+            if let Some(backing) = backing_of(index)? {
+                devices.entry(backing).or_default().push(index);
+            }
         }
+        Ok(Bound(devices))
     }
-    Ok(found)
+
+    /// Those of the devices that are still bound to this file. What was bound later is not seen.
+    pub fn of(&self, backing: BackingFile) -> Result<Vec<LoopStatus>, LoopError> {
+        let mut found = Vec::new();
+        for index in self.0.get(&backing).into_iter().flatten() {
+            found.extend(status_of(*index)?.filter(|status| status.backing == backing));
+        }
+        Ok(found)
+    }
 }
 
 /// What was seen behind each device, with the number that the kernel gave to that attachment. It gives no number twice, so

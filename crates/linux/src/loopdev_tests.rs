@@ -50,6 +50,23 @@ fn one_image_can_be_attached_twice_and_both_are_found_fact_10() {
 }
 
 #[test]
+fn one_look_at_all_devices_answers_for_many_files_and_never_for_what_has_gone() {
+    needs!();
+    let rig = Rig::new();
+    let images = ["a.img", "b.img", "c.img"].map(|name| rig.image(name, 8 * MIB));
+    let [a, b, c] = images.each_ref().map(|image| BackingFile::of(image).unwrap());
+    let (first, second) = (rig.attach(&images[0]), rig.attach(&images[1]));
+    let bound = Bound::read().unwrap();
+    let found = |backing| bound.of(backing).unwrap().into_iter().map(|status| status.device).collect::<Vec<_>>();
+    assert_eq!((found(a), found(b), found(c)), (vec![first.device.clone()], vec![second.device], vec![]));
+    drop(first.fd);
+    assert_eq!(detach_and_wait(&first.device, a, LONG).unwrap(), Detach::Detached);
+    // The next file may get the device that has become free.
+    let _third = rig.attach(&images[2]);
+    assert_eq!((found(a), found(c)), (vec![], vec![]), "what was not there at the look is not seen");
+}
+
+#[test]
 fn a_busy_device_is_not_called_detached_fact_11() {
     needs!(FsType::Ext4);
     let rig = Rig::new();

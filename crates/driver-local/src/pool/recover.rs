@@ -71,10 +71,10 @@ impl Pool {
     /// A frozen filesystem is the worst a crash can leave (fact 20). The guard process thaws first; this is the net.
     fn thaw_everything(&self) -> Result<usize, Error> {
         let table = MountTable::read().map_err(fault::sys)?;
-        let mut frozen = Vec::new();
+        let (mut frozen, mut loops) = (Vec::new(), Loops::default());
         for id in self.list(Place::Volumes)? {
             let object = self.object(Place::Volumes, &id);
-            for status in loops_of(&object)? {
+            for status in loops.of(&object)? {
                 frozen.extend(mounts_of_loop(&table, &status.device).map(|mount| mount.mount_point.clone()).take(1));
             }
         }
@@ -123,7 +123,8 @@ impl Pool {
             let places = target.into_iter().chain([object.private_staging()]);
             match places.map(|path| mounts::unmount_all(&path)).collect::<Result<Vec<_>, _>>() {
                 Ok(_) => {
-                    release_loops(&object, &MountTable::read().map_err(fault::sys)?)?;
+                    // A look of its own: what was mounted a moment ago may have had the only device.
+                    release_loops(&object, &MountTable::read().map_err(fault::sys)?, &mut Loops::default())?;
                     self.discard(Place::Volumes, &id)?.remove();
                 }
                 // Still in use somewhere: the caller repeats its call, or the next start does this again.
@@ -135,23 +136,23 @@ impl Pool {
 
     /// Loop devices of block volumes do not go by themselves. One that is not staged and not shown anywhere is idle.
     fn release_idle_loops(&self, boot_id: &str, done: &mut Recovered) -> Result<(), Error> {
-        let table = MountTable::read().map_err(fault::sys)?;
+        let (table, mut loops) = (MountTable::read().map_err(fault::sys)?, Loops::default());
         for id in self.list(Place::Volumes)? {
             let object = self.object(Place::Volumes, &id);
             let Ok(record) = object.record::<VolumeRecord>() else { continue };
             if record.access != AccessKind::Block || object.notes(boot_id).staged.is_some() {
                 continue;
             }
-            done.loops_released += release_loops(&object, &table)?;
+            done.loops_released += release_loops(&object, &table, &mut loops)?;
         }
         Ok(())
     }
 
     fn empty_trash(&self, role: Role, done: &mut Recovered) -> Result<(), Error> {
-        let table = MountTable::read().map_err(fault::sys)?;
+        let (table, mut loops) = (MountTable::read().map_err(fault::sys)?, Loops::default());
         for name in self.hidden(self.trash(), role)? {
             let object = Object::at(self.trash().join(&name));
-            done.loops_released += release_loops(&object, &table)?;
+            done.loops_released += release_loops(&object, &table, &mut loops)?;
             match remove_object(&object) {
                 Ok(()) => done.trash_removed += 1,
                 Err(error) => done.orphans.push(Orphan { path: object.dir().to_owned(), why: error.to_string() }),
@@ -192,21 +193,33 @@ impl Pool {
     }
 }
 
-fn loops_of(object: &Object) -> Result<Vec<loopdev::LoopStatus>, Error> {
-    match fs::File::open(object.image()) {
-        Ok(image) => {
-            let backing = loopdev::BackingFile::of(&image).map_err(fault::sys)?;
-            loopdev::find(backing).map_err(fault::sys)
-        }
-        // A stray file among the directories is nobody's image.
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
-        Err(error) => Err(fault::io(format!("opening {}", object.image().display()), error)),
+/// The loop devices of a pool's images. The machine's devices are looked at once, when the first image is met: a pool without
+/// images needs no loop devices, nor the files that tell of them. While a pool is brought to order nothing of it is attached.
+#[derive(Debug, Default)]
+struct Loops(Option<loopdev::Bound>);
+
+impl Loops {
+    fn of(&mut self, object: &Object) -> Result<Vec<loopdev::LoopStatus>, Error> {
+        let image = match fs::File::open(object.image()) {
+            Ok(image) => image,
+            // A stray file among the directories is nobody's image.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(fault::io(format!("opening {}", object.image().display()), error)),
+        };
+        let backing = loopdev::BackingFile::of(&image).map_err(fault::sys)?;
+        let bound = match self.0.take() {
+            Some(bound) => bound,
+            None => loopdev::Bound::read().map_err(fault::sys)?,
+        };
+        self.0.insert(bound).of(backing).map_err(fault::sys)
     }
 }
 
-fn release_loops(object: &Object, table: &MountTable) -> Result<usize, Error> {
+fn release_loops(object: &Object, table: &MountTable, loops: &mut Loops) -> Result<usize, Error> {
     let mut released = 0;
-    for status in loops_of(object)? {
+    for status in loops.of(object)? {
         let device = &status.device;
         let shown = table.of_device(device.major, device.minor).next().is_some()
             || table.of_block_node(device.major, device.minor).next().is_some();
