@@ -193,8 +193,8 @@ impl Site {
             let text = std::fs::read_to_string(&log).unwrap_or_default();
             assert!(program.ended().is_none() || text.contains(says), "{name} ended: {text}");
             text.lines().find(|line| line.contains(says)).map(str::to_owned)
-        });
-        let said = said.await;
+        })
+        .await;
         (program, said)
     }
 
@@ -275,13 +275,13 @@ pub(super) async fn make(api: &kube::Client, name: &str, node: &str) {
 /// Waits until a pod has its volume. Gives the pod, and the name of the volume.
 pub(super) async fn ready(api: &kube::Client, name: &str) -> (Value, String) {
     let what = format!("the pod {name} has its volume");
-    let seen = until(&what, async || {
+    let pod = until(&what, async || {
         let pod = get(api, &format!("{PODS}/{name}")).await?;
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let is = |one: &Value| one["type"] == api::keys::condition::VOLUMES_READY && one["status"] == "True";
         conditions.iter().any(is).then_some(pod)
-    });
-    let pod = seen.await;
+    })
+    .await;
     let claim = get(api, &format!("{CLAIMS}/{name}")).await.unwrap();
     (pod, claim["spec"]["volumeName"].as_str().unwrap().to_owned())
 }
