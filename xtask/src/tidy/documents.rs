@@ -7,7 +7,7 @@ use super::tree::File;
 const MACHINE_PATH: &str = "/work/";
 
 /// Hosts a document may point at. Anything else (a package registry, somebody's mirror) is the reader's own setting.
-const HOSTS: [&str; 12] = [
+const HOSTS: [&str; 13] = [
     "github.com",
     "kubernetes.io",
     "kubernetes-csi.github.io",
@@ -20,6 +20,7 @@ const HOSTS: [&str; 12] = [
     "prometheus.io",
     "localhost",
     "127.0.0.1",
+    "10.0.0.1",
 ];
 
 /// How README's first command may start: what a reader types to get a program.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::site::{CLAIMS, PODS, SERVER, Site, delete, get, gone, make, on_site, ready, until};
+use super::site::{CLAIMS, PODS, SERVER, Site, delete, get, gone, make, make_pod, on_site, ready, until};
 
 const SECOND: &str = "second";
 
@@ -51,9 +51,18 @@ async fn two_machines(site: &Site) {
     assert!(two["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(attachments_of(&api, &volume_two).await, 1, "nobody detaches without evidence");
 
+    // The server dies while nobody could tell the other machine, which has to find out by itself.
+    drop(up);
+    let (up, api) = site.up().await;
+
     site.cable("up");
     gone(&api, &format!("{PODS}/two")).await;
-    ready(&api, "three").await;
+    let (pod_three, volume_three) = ready(&api, "three").await;
+    std::fs::write(site.other.mount_of(&pod_three, &volume_three).join("file"), "of three").unwrap();
+    make_pod(&api, "again", ("two", SECOND)).await;
+    let (pod_again, volume_again) = ready(&api, "again").await;
+    let kept = std::fs::read_to_string(site.other.mount_of(&pod_again, &volume_again).join("file"));
+    assert_eq!((kept.unwrap().as_str(), volume_again), ("of two", volume_two), "the next pod finds what was written");
     ends_clean(site, &api).await;
     second.stop();
     up.stop();
@@ -63,7 +72,7 @@ async fn two_machines(site: &Site) {
 
 /// Deletes everything, and looks for what is left.
 async fn ends_clean(site: &Site, api: &kube::Client) {
-    for name in ["three", "four"] {
+    for name in ["three", "four", "again"] {
         delete(api, &format!("{PODS}/{name}")).await;
     }
     for name in ["one", "two", "three", "four"] {

@@ -263,10 +263,15 @@ pub(super) async fn make(api: &kube::Client, name: &str, node: &str) {
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}});
     say(api, ("POST", CLAIMS), Some(&claim)).await;
+    make_pod(api, name, (name, node)).await;
+}
+
+/// Makes a pod with a claim that exists.
+pub(super) async fn make_pod(api: &kube::Client, name: &str, (claim, node): (&str, &str)) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
         "nodeSelector": {api::keys::label::HOSTNAME.text(): node},
         "automountServiceAccountToken": false,
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
         "containers": [{"name": "main", "image": "example/main",
                         "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}});
     say(api, ("POST", PODS), Some(&pod)).await;
@@ -282,7 +287,8 @@ pub(super) async fn ready(api: &kube::Client, name: &str) -> (Value, String) {
         conditions.iter().any(is).then_some(pod)
     })
     .await;
-    let claim = get(api, &format!("{CLAIMS}/{name}")).await.unwrap();
+    let claim = pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"].as_str().unwrap();
+    let claim = get(api, &format!("{CLAIMS}/{claim}")).await.unwrap();
     (pod, claim["spec"]["volumeName"].as_str().unwrap().to_owned())
 }
 
