@@ -100,6 +100,7 @@ fn words(flags: &Flags, entry: &Entry, base: &Path) -> Result<Vec<OsString>, Vec
         (Value::Many(_), Takes::Switch | Takes::One) => {
             return Err(vec![wrong(*line, format!("{key} takes one value, not a list"))]);
         }
+        (Value::Told, _) => return Ok(Vec::new()),
         (Value::Nothing, _) => {
             return Err(vec![wrong(*line, format!("{key} has no value; leave the key out for the default"))]);
         }

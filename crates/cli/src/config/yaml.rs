@@ -20,6 +20,8 @@ pub(super) enum Value {
     Many(Vec<Scalar>),
     /// A mapping, or a list with something else than scalars in it.
     Nested,
+    /// A problem, which was told.
+    Told,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +163,7 @@ impl<'a> Reader<'a> {
                 kind => Value::One(Scalar { text: text.into_owned(), line, kind }),
             },
             Event::SequenceStart(..) => self.list(),
+            Event::Alias(_) => Value::Told,
             event => {
                 self.skip(&event);
                 Value::Nested

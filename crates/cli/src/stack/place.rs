@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -40,13 +41,16 @@ impl Place {
 
     /// Keeps a second stack out of the same directory for as long as the file is open.
     pub(super) fn hold(&self) -> anyhow::Result<File> {
-        let directory = File::open(&self.data).with_context(|| format!("opening {}", self.data.display()))?;
-        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(directory),
+        // The directory itself is locked by whoever makes a socket in it.
+        let path = self.data.join("up.lock");
+        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let file = file.with_context(|| format!("opening {}", path.display()))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(file),
             Err(Errno::WOULDBLOCK) => {
                 bail!("{} is in use by another `orlop up`; stop that one, or give another --data", self.data.display())
             }
-            Err(error) => Err(error).with_context(|| format!("locking {}", self.data.display())),
+            Err(error) => Err(error).with_context(|| format!("locking {}", path.display())),
         }
     }
 }

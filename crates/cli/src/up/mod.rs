@@ -124,17 +124,17 @@ fn begin(Call(given): &Call) -> anyhow::Result<()> {
 
 async fn start(args: &Args) -> anyhow::Result<()> {
     let plan = args.plan()?;
-    let (running, mut parts) = plan.start().await?;
-    make_class(&running, &plan, &args.class).await?;
-    if let (page::Where::At(listen), true) = (args.page, plan.has(Role::Page)) {
-        start_page(&plan.place, &running, &mut parts, listen).await?;
-    }
-    if let Some(machines) = running.machines {
-        tracing::info!(%machines, "other machines may join");
-    }
     let (stopper, stopped) = Stopper::new();
-    // Whoever reads that it is ready may end it at once.
     let mut signals = pin!(stop::on_signals(stopper));
+    let starting = bring_up(args, &plan);
+    // Signals are listened for from the first moment. One that comes during the start ends it where it is, as a crash would,
+    // from which the next start recovers.
+    let (running, mut parts) = tokio::select! {
+        biased;
+        signals = &mut signals => return signals.context("listening for signals"),
+        () = stopped.stopped() => return Ok(()),
+        started = starting => started?,
+    };
     tell_ready(&plan, &running);
     let failed = tokio::select! {
         biased;
@@ -162,6 +162,19 @@ async fn start(args: &Args) -> anyhow::Result<()> {
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Everything that is there before the stack is called ready.
+async fn bring_up(args: &Args, plan: &Plan) -> anyhow::Result<(Running, Parts)> {
+    let (running, mut parts) = plan.start().await?;
+    make_class(&running, plan, &args.class).await?;
+    if let (page::Where::At(listen), true) = (args.page, plan.has(Role::Page)) {
+        start_page(&plan.place, &running, &mut parts, listen).await?;
+    }
+    if let Some(machines) = running.machines {
+        tracing::info!(%machines, "other machines may join");
+    }
+    Ok((running, parts))
 }
 
 /// Tells the log, and whoever supervises this process.

@@ -77,9 +77,9 @@ impl Args {
             wrong("context", "this is a context of a kubeconfig; give kubeconfig, too".to_owned());
         }
         if !self.class.is_empty()
-            && let Err(error) = usage::check_name("class", &self.class)
+            && let Err(error) = usage::check_name("", &self.class)
         {
-            wrong("class", error.to_string());
+            wrong("class", error.to_string().trim_start().to_owned());
         }
         let mut sockets = BTreeSet::new();
         if let Some(twice) = self.driver.iter().find(|endpoint| !sockets.insert(*endpoint)) {
