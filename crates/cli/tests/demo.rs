@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linux::mountinfo::MountTable;
 use linux::mounts::Rights;
@@ -35,6 +36,13 @@ const END: [&str; 5] = [
     "together",
     "Where next:",
 ];
+
+/// One demonstration after the other: one that makes a mount namespace holds copies of what another one has mounted.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn skip(why: &str) {
     use std::io::Write as _;
@@ -75,6 +83,7 @@ fn assert_nothing_is_left(place: &Path) {
 
 #[test]
 fn the_demonstration_takes_a_claim_to_a_mount_and_back_and_leaves_nothing() {
+    let _turn = turn();
     if Rights::ask() < Rights::Devices {
         return skip("the demonstration with loop devices needs root");
     }
@@ -109,12 +118,12 @@ fn as_nobody(program: &str) -> Command {
 
 #[test]
 fn an_ordinary_user_sees_all_of_it_in_a_namespace_of_its_own() {
+    let _turn = turn();
     if !rustix::process::geteuid().is_root() {
         return skip("only root can start a program as somebody else");
     }
     let Some(place) = place_for_nobody() else { return skip("the other user has no folder to work in") };
-    if !as_nobody("unshare").args(["--user", "--mount", "--map-root-user", "true"]).status().is_ok_and(|s| s.success())
-    {
+    if !as_nobody("unshare").args(["--user", "--map-root-user", "true"]).status().is_ok_and(|s| s.success()) {
         return skip("this machine forbids user namespaces");
     }
     let output = match as_nobody(PROGRAM).arg("demo").env("TMPDIR", place.path()).output() {
@@ -132,10 +141,12 @@ fn an_ordinary_user_sees_all_of_it_in_a_namespace_of_its_own() {
 
 #[test]
 fn root_of_a_user_namespace_gets_directories_though_loop_devices_look_free() {
+    let _turn = turn();
     let place = tempfile::tempdir().expect("a directory can be made");
     let inside = || {
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--mount"]);
+        // Not private: a copy of somebody's mount would keep their loop device busy.
+        command.args(["--user", "--map-root-user", "--mount", "--propagation", "slave"]);
         command
     };
     if !inside().arg("true").status().is_ok_and(|status| status.success()) {
@@ -152,6 +163,7 @@ fn root_of_a_user_namespace_gets_directories_though_loop_devices_look_free() {
 
 #[test]
 fn where_user_namespaces_are_forbidden_the_setting_is_named_and_all_else_is_shown() {
+    let _turn = turn();
     let place = tempfile::tempdir().expect("a directory can be made");
     // A user namespace without a mount namespace of its own: nothing may be mounted in it. Then no further ones.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 77; exec \"$0\" demo";
@@ -175,6 +187,7 @@ fn where_user_namespaces_are_forbidden_the_setting_is_named_and_all_else_is_show
 
 #[test]
 fn an_interrupted_demonstration_takes_everything_away() {
+    let _turn = turn();
     let place = tempfile::tempdir().expect("a directory can be made");
     let mut child = Command::new(PROGRAM)
         .arg("demo")

@@ -16,8 +16,9 @@ use tokio::sync::Notify;
 use super::show::Show;
 use crate::cluster::ClusterArgs;
 
-/// No stage takes this long on a machine that works.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// No stage takes this long on a machine that works. The longest wait is for a loop device that a mount namespace which was
+/// made meanwhile holds a copy of.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Says each sentence once.
 #[derive(Debug, Clone)]
