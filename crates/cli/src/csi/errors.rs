@@ -117,7 +117,8 @@ impl Failure {
         if matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             return None;
         }
-        let parts: Vec<String> = chain(Some(self)).map(ToString::to_string).collect();
+        let parts: Vec<String> =
+            chain(Some(self)).map(|part| crate::process::without_codes(&part.to_string())).collect();
         Some(clean(&parts.join(": ")))
     }
 }

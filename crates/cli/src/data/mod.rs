@@ -77,6 +77,7 @@ pub(crate) fn advise(error: OpenError, data: &Path) -> anyhow::Error {
              Nothing was changed",
             data.display()
         ),
+        OpenError::Io { .. } if data.exists() && !data.is_dir() => absent(data),
         OpenError::Io { source, .. } => {
             let what = format!("--data {} cannot be used; name a directory that can be written", data.display());
             anyhow::Error::new(source).context(what)

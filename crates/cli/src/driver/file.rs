@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use serde::Deserialize;
 
 use super::args::{LogLevel, ModeName};
@@ -37,6 +37,11 @@ impl ConfigFile {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("reading the configuration file {}", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("the configuration file {}", path.display()))
+        toml::from_str(&text).map_err(|error| {
+            // What the parser calls by the names of our types.
+            let said = error.to_string().replace("expected u64", "expected a whole number");
+            let said = said.replace("expected f64", "expected a number");
+            anyhow!("the configuration file {}: {}", path.display(), said.trim_end())
+        })
     }
 }

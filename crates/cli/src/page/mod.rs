@@ -194,6 +194,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 async fn start(args: &Args) -> anyhow::Result<()> {
+    args.token_file.as_deref().map_or(Ok(()), |file| usage::require_parent("--token-file", file))?;
     let inner = process::connect::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?.client;
     let options = client::Options { manager: "orlop-page".to_owned(), ..client::Options::default() };
     let process = Process::new(inner, options, "orlop-page");

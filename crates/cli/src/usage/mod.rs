@@ -162,9 +162,8 @@ impl Place {
     /// The first example of the command's help, or rather the first with that flag.
     fn example(&self, with: &str) -> Option<String> {
         let after = self.command.get_after_help()?.to_string();
-        let start = format!("  {} ", self.full);
-        let lines: Vec<&str> =
-            after.lines().map(str::trim).filter(|line| line.starts_with(start.trim_start())).collect();
+        let start = format!("{} ", self.full);
+        let lines: Vec<&str> = after.lines().map(str::trim).filter(|line| line.starts_with(&start)).collect();
         let line = lines.iter().find(|line| line.contains(with)).or(lines.first())?;
         Some(format!("for example: {line}"))
     }

@@ -68,6 +68,7 @@ pub(crate) async fn play(table: &mut Table) {
     let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     room.name("kubeconfig", &data.join("kubeconfig").display().to_string());
     room.name("node", &format!("node {name}"));
+    room.name("this-node", &format!("node {name:?}"));
     // Something that is mounted on every Linux, and that nothing here may touch.
     room.name("busy", "/proc");
     room.write("text", "");

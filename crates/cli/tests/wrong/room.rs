@@ -133,6 +133,7 @@ impl Room {
             (r"orlop-mount-[0-9a-f]{16}", "orlop-mount-<hash>"),
             (r"can promise \d+ more bytes \([^)]*\)", "can promise <room>"),
             (r"\.\d+\.tmp\b", ".<pid>.tmp"),
+            (r"has \d+ bytes", "has <n> bytes"),
             (r"(?m)^20\d\d-\S+Z +(INFO|WARN|ERROR) .*\n", ""),
         ];
         for (pattern, by) in rules {
