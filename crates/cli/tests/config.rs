@@ -87,6 +87,7 @@ fn every_flag_of_up_is_a_key_of_the_file_but_those_that_are_about_one_call() {
     let file = scratch.path("all.yaml");
     let whole = text(&shown.stdout)
         .replace("#data: DIR", "data: /d")
+        .replace("#serve-machines: ADDRESS", "serve-machines: 10.0.0.1:6444")
         .replace("#driver: ENDPOINT", "driver: unix:///run/a.sock");
     let embedded: String =
         whole.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();

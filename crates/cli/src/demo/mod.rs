@@ -23,6 +23,7 @@ use runtime::stop;
 use tracing::level_filters::LevelFilter;
 
 use crate::process::{self, LogArgs};
+use crate::shell::INTERNAL;
 use life::Log;
 use namespace::{Ground, Inside};
 use show::{Pace, Show};
@@ -48,15 +49,15 @@ pub(crate) struct Args {
     #[command(flatten)]
     log: LogArgs,
     /// Go on in the namespace that was made.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, help_heading = INTERNAL)]
     in_namespace: bool,
     /// Only find out whether a namespace can be made.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, help_heading = INTERNAL)]
     try_namespace: bool,
     /// Become this command, which ends with its parent.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, help_heading = INTERNAL)]
     with_parent: bool,
-    #[arg(hide = true, last = true, requires = "with_parent")]
+    #[arg(hide = true, help_heading = INTERNAL, last = true, requires = "with_parent")]
     words: Vec<String>,
 }
 

@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 
 use clap::{Arg, Command};
 
+/// The heading of hidden flags that a command uses to call itself.
+pub(crate) const INTERNAL: &str = "Internal";
+
 const INTRODUCTION: &str = "\
 # Commands
 
@@ -65,7 +68,8 @@ fn section(command: &Command, out: &mut String) {
         out.push('\n');
         shown(command).filter(|argument| argument.get_help_heading() == heading).for_each(|one| item(one, out));
     }
-    let hidden: Vec<String> = command.get_arguments().filter(|one| one.is_hide_set()).map(flag).collect();
+    let taken = |one: &&Arg| one.is_hide_set() && one.get_help_heading() != Some(INTERNAL);
+    let hidden: Vec<String> = command.get_arguments().filter(taken).map(flag).collect();
     if !hidden.is_empty() {
         let _ = write!(out, "\nAlso taken, for manifests of the originals: {}.\n", hidden.join(", "));
     }

@@ -2,6 +2,8 @@
 
 mod markdown;
 
+pub(crate) use markdown::INTERNAL;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
