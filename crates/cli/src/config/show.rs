@@ -1,5 +1,6 @@
 //! `orlop config show`: every setting with its value, as a file that says the same.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -9,6 +10,9 @@ use clap::{Arg, ArgAction};
 use super::effective::Effective;
 use super::flags::{Flags, Takes, name, takes};
 use crate::cluster::output;
+
+/// Of lines of comments.
+const WIDTH: usize = 100;
 
 pub(super) fn print(file: Option<&Path>) -> anyhow::Result<()> {
     let effective = match file {
@@ -20,17 +24,17 @@ pub(super) fn print(file: Option<&Path>) -> anyhow::Result<()> {
 
 fn text(effective: &Effective) -> anyhow::Result<String> {
     let flags = Flags::of_up();
+    // What the other settings leave no room for is not shown as one: the file would be refused.
+    let refused: BTreeSet<&str> = effective.args.wrongs(&|_| true).into_iter().map(|wrong| wrong.key).collect();
     let mut text = String::new();
     for flag in flags.all() {
-        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
         let key = name(flag);
-        writeln!(text, "# {}", help.replace('\n', "\n# ")).context("writing")?;
-        let values = values(effective, flag);
+        comment(&mut text, &flag.get_help().map(ToString::to_string).unwrap_or_default()).context("writing")?;
+        let values = if refused.contains(key) { Vec::new() } else { values(effective, flag) };
         match (values.as_slice(), takes(flag)) {
             ([], _) => {
-                let placeholder =
-                    flag.get_value_names().and_then(|names| names.first()).map_or("...", |name| name.as_str());
-                writeln!(text, "#{key}: {placeholder}")
+                let names = flag.get_value_names().and_then(|names| names.first());
+                writeln!(text, "#{key}: {}", names.map_or("...", |name| name.as_str()))
             }
             (values, Takes::Many) => {
                 let values: Vec<String> = values.iter().map(|value| scalar(value, flag)).collect();
@@ -41,6 +45,19 @@ fn text(effective: &Effective) -> anyhow::Result<String> {
         .context("writing")?;
     }
     Ok(text)
+}
+
+/// A sentence as lines of a comment.
+fn comment(text: &mut String, sentence: &str) -> std::fmt::Result {
+    let mut line = String::from("#");
+    for word in sentence.split_whitespace() {
+        if line.len() + word.len() >= WIDTH {
+            writeln!(text, "{line}")?;
+            line.truncate(1);
+        }
+        write!(line, " {word}")?;
+    }
+    writeln!(text, "{line}")
 }
 
 fn values(effective: &Effective, flag: &Arg) -> Vec<String> {
