@@ -1,6 +1,7 @@
 //! Where a stack keeps its things, and what this machine lets it do.
 
 use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -43,15 +44,27 @@ impl Place {
     pub(super) fn hold(&self) -> anyhow::Result<File> {
         // The directory itself is locked by whoever makes a socket in it.
         let path = self.data.join("up.lock");
-        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let file = file.with_context(|| format!("opening {}", path.display()))?;
+        let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
+        let mut file = file.with_context(|| format!("opening {}", path.display()))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(file),
+            Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
-                bail!("{} is in use by another `orlop up`; stop that one, or give another --data", self.data.display())
+                let mut holder = String::new();
+                // Whoever holds it may not have written its number yet.
+                let _ = file.read_to_string(&mut holder);
+                let holder =
+                    holder.trim().parse::<u32>().map_or_else(|_| String::new(), |pid| format!(", process {pid}"));
+                bail!(
+                    "{} is in use by another `orlop up`{holder}; stop that one, or give another --data",
+                    self.data.display()
+                )
             }
-            Err(error) => Err(error).with_context(|| format!("locking {}", path.display())),
+            Err(error) => return Err(error).with_context(|| format!("locking {}", path.display())),
         }
+        file.set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .with_context(|| format!("writing {}", path.display()))?;
+        Ok(file)
     }
 }
 
