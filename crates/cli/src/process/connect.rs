@@ -65,10 +65,15 @@ fn unreachable(error: &kube::Error, url: &str, origin: &str) -> anyhow::Error {
     let causes = std::iter::successors(error.source(), |cause| (*cause).source());
     let last = causes.last().map_or_else(|| error.to_string(), |cause| cause.to_string());
     let why = super::without_codes(&last);
+    if why.contains("ertificate") && why.to_lowercase().contains("expired") {
+        return anyhow!(
+            "the certificate of the server at {url}, where {origin} leads, has expired; it needs a new one"
+        );
+    }
     if why.contains("ertificate") {
         return anyhow!(
             "the server at {url} is not the one that {origin} means: its certificate was not signed by the authority in \
-             there ({why}); get a new kubeconfig, or correct the server's address"
+             there; get a new kubeconfig, or correct the server's address"
         );
     }
     anyhow!(

@@ -70,7 +70,9 @@ fn holder(port: u16) -> Option<String> {
         let open = fs::read_dir(process.join("fd")).into_iter().flatten().filter_map(Result::ok);
         open.filter_map(|file| fs::read_link(file.path()).ok()).any(|link| link.as_os_str() == wanted.as_str())
     };
-    let process = processes.map(|entry| entry.path()).find(|process| holds(process))?;
+    // Beside the numbers there is `self`, which is nobody's name.
+    let number = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(|c: char| c.is_ascii_digit());
+    let process = processes.filter(number).map(|entry| entry.path()).find(|process| holds(process))?;
     let pid = process.file_name()?.to_str()?;
     let name = fs::read_to_string(process.join("comm")).ok()?;
     Some(format!("process {pid} ({})", name.trim()))

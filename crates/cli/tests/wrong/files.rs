@@ -101,6 +101,8 @@ pub(crate) async fn play(table: &mut Table) {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     room.name("taken", &taken.local_addr().expect("it has one").to_string());
     room.name("server", &address);
+    let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    room.name("node", &format!("node {name}"));
     room.name("long", &format!("{}/{}", room.path().display(), "deep/".repeat(20)));
     let here = room.path().display().to_string();
     room.name("here", &here);

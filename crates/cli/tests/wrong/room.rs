@@ -134,6 +134,7 @@ impl Room {
             (r"can promise \d+ more bytes \([^)]*\)", "can promise <room>"),
             (r"\.\d+\.tmp\b", ".<pid>.tmp"),
             (r"has \d+ bytes", "has <n> bytes"),
+            (r"may have \d+", "may have <n>"),
             (r"(?m)^20\d\d-\S+Z +(INFO|WARN|ERROR) .*\n", ""),
         ];
         for (pattern, by) in rules {
