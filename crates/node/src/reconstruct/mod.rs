@@ -212,7 +212,7 @@ impl Agent {
         let entry = world.actual.entry(id).or_insert_with(|| Entry::new(what, Attachable::Unknown));
         entry.device = Held::Maybe(Origin::Seen);
         for pod in pods {
-            let held = PodEntry::found(&volume, Held::Maybe(Origin::Seen));
+            let held = PodEntry::found(volume, Held::Maybe(Origin::Seen));
             entry.pods.entry(pod).or_insert(held);
         }
         Ok(())
@@ -321,7 +321,7 @@ impl Agent {
         if plugin == Plugin::Local {
             entry.device = Held::Maybe(Origin::Seen);
         }
-        let held = PodEntry::found(&spec, Held::Maybe(Origin::Seen));
+        let held = PodEntry::found(spec, Held::Maybe(Origin::Seen));
         entry.pods.insert(uid.as_str().into(), held);
     }
 
