@@ -109,7 +109,7 @@ impl Attachments {
             Action::ReadNode | Action::Report { .. } => None,
         });
         let detaches: Vec<_> = detaches
-            .map(|(attachment, hold)| self.detach(attachment, hold).instrument(self.about_detach(attachment)))
+            .map(|(attachment, hold)| Box::pin(self.detach(attachment, hold)).instrument(self.about_detach(attachment)))
             .collect();
         let asked: Vec<Result<Asked, Error>> = stream::iter(detaches).buffer_unordered(AT_ONCE).collect().await;
         let mut all = Asked::Known;

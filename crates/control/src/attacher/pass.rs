@@ -42,7 +42,8 @@ pub(super) fn failed(error: Error) -> Step {
 impl Attacher {
     pub(super) async fn attachment(&self, key: Key) -> Verdict {
         let span = self.about_work(&key);
-        self.attachment_pass(key).instrument(span).await
+        // On the heap: a span around it would double a large state on the stack.
+        Box::pin(self.attachment_pass(key)).instrument(span).await
     }
 
     /// What the log says this pass is about.

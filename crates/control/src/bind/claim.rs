@@ -19,7 +19,7 @@ use tracing::Instrument as _;
 /// Works on one claim until there is nothing to do for it.
 pub(super) async fn pass(inner: &Inner, key: Key) -> Verdict {
     let mut tried = Vec::new();
-    match rounds(inner, &key, &mut tried).instrument(work::on_claim("bind", &key)).await {
+    match Box::pin(rounds(inner, &key, &mut tried)).instrument(work::on_claim("bind", &key)).await {
         Ok(verdict) => {
             wake::pass_over(inner, &key, &tried);
             verdict

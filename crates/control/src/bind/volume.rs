@@ -19,7 +19,7 @@ use crate::Live;
 pub(super) async fn pass(inner: &Inner, key: Key) -> Verdict {
     let claim = inner.volumes.get(&key).and_then(|volume| volume.claim.as_ref().map(|reference| reference.key.clone()));
     let span = work::on_volume("release", key.name(), claim.as_ref());
-    match rounds(inner, &key).instrument(span).await {
+    match Box::pin(rounds(inner, &key)).instrument(span).await {
         Ok(verdict) => verdict,
         Err(error) => Verdict::Failed(error.to_string()),
     }

@@ -38,7 +38,8 @@ impl Agent {
             let Some(step) = decision.actions.into_iter().find(|step| self.may_try(&id, step, now)) else {
                 return self.rest(&id, &view, now);
             };
-            self.take_step(&id, &step, &view).instrument(self.about(&step, &view)).await;
+            // On the heap: a span around it would double a large state on the stack.
+            Box::pin(self.take_step(&id, &step, &view)).instrument(self.about(&step, &view)).await;
         }
         Verdict::Again(Duration::ZERO)
     }

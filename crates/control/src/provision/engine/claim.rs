@@ -47,7 +47,8 @@ impl<P: Provisioner> Engine<P> {
             }
         };
         let span = work::on_volume("provision", &name, claim.as_ref());
-        self.claim_pass(uid, name, stop).instrument(span).await
+        // On the heap: a span around it would double a large state on the stack.
+        Box::pin(self.claim_pass(uid, name, stop)).instrument(span).await
     }
 
     async fn claim_pass(&self, uid: Uid, name: String, stop: &Stop) -> Verdict {

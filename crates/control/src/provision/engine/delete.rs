@@ -38,7 +38,8 @@ impl<P: Provisioner> Engine<P> {
         let volume = self.context.cache::<Volume>().get(&Key::cluster(&name));
         let claim = volume.and_then(|volume| volume.claim.as_ref().map(|reference| reference.key.clone()));
         let span = work::on_volume("delete", &name, claim.as_ref());
-        self.volume_pass(name, stop).instrument(span).await
+        // On the heap: a span around it would double a large state on the stack.
+        Box::pin(self.volume_pass(name, stop)).instrument(span).await
     }
 
     async fn volume_pass(&self, name: Box<str>, stop: &Stop) -> Verdict {
