@@ -18,6 +18,8 @@ use crate::random::{Random, Seed};
 
 /// When every world begins: 1 January 2027, 00:00 UTC.
 const BEGINNING: UnixMillis = UnixMillis(1_798_761_600_000);
+/// A server, all controllers and a user stand on one stack, whose frames are large in builds for debugging.
+const STACK: usize = 16 << 20;
 
 /// What can be different about a world.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +30,8 @@ pub struct Setup {
 
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
+    #[error("the thread of the simulation could not be started")]
+    Thread(#[source] std::io::Error),
     #[error("the runtime of the simulation could not be made")]
     Runtime(#[source] std::io::Error),
     #[error("no key for the tokens of service accounts could be made")]
@@ -74,9 +78,10 @@ where
             .map_err(WorldError::Runtime)?;
         runtime.block_on(async { Ok(scenario(World::start(seed, setup).await?).await) })
     };
-    std::thread::scope(|scope| match scope.spawn(run).join() {
-        Ok(outcome) => outcome,
-        Err(panic) => std::panic::resume_unwind(panic),
+    std::thread::scope(|scope| {
+        let thread =
+            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run).map_err(WorldError::Thread)?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
