@@ -16,7 +16,7 @@ use anyhow::{Context as _, bail};
 /// What makes the linker put the C library into the program.
 const STATIC: [&str; 2] = ["-C", "target-feature=+crt-static"];
 
-/// What makes it smaller by more than a megabyte: functions with the same machine code become one, and the list of addresses
+/// What makes it smaller: functions with the same machine code become one, and the list of addresses
 /// to move at the start is packed. Both are the work of the linker that Rust brings along on this architecture; the packed
 /// list needs a C library of 2022 (glibc 2.36) on the building machine, none on the one it runs on.
 #[cfg(target_arch = "x86_64")]
