@@ -73,7 +73,7 @@ impl Up {
             for number in (first..count).step_by(CLIENTS) {
                 let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                     "metadata": {"name": format!("claim-{number:05}")},
-                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}});
+                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "32Mi"}}}});
                 let question = Question::new(Method::POST, CLAIMS).body("application/json", claim.to_string());
                 let answer = self.client.ask(&question).await?;
                 ensure!(answer.status == 201, "{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
