@@ -7,7 +7,8 @@
 //! # Invariants
 //! 1. A token counts on this path and nowhere else.
 //! 2. A name belongs to the first key that joined under it: the Node is made here, with the key's hash, before anything is
-//!    signed. Who asks again with the same key gets the same answer.
+//!    signed. Who asks again with the same key gets the same answer, and a machine whose name was given to another key
+//!    gets nothing more under it.
 
 use std::sync::Arc;
 
@@ -99,7 +100,7 @@ pub(super) async fn serve(call: &Call) -> Outcome<Answer> {
     check_name(&asked.node)?;
     match standing(&call.user) {
         Standing::Newcomer { token } => welcome(core, token, (&asked.node, &request.key())).await?,
-        Standing::Member { node } if node == asked.node => {}
+        Standing::Member { node } if node == asked.node => still_its_name(core, node, &request.key())?,
         Standing::Member { node } => {
             return Err(ApiError::forbidden_path(&format!("the machine {node:?} may not ask for another")).into());
         }
@@ -192,6 +193,21 @@ fn holder(core: &Core, node: &str, key: &KeyHash) -> Outcome<Holder> {
             );
             Err(refused(409, Reason::AlreadyExists, why))
         }
+    }
+}
+
+/// A machine that was taken out has a good certificate for a while. Once its name is another's, it gets no new one.
+fn still_its_name(core: &Core, node: &str, key: &KeyHash) -> Outcome<()> {
+    let live = core.load(kind("nodes")?.0, None, node);
+    match live.as_ref().and_then(|live| read::annotation(&live.object, MACHINE_KEY)) {
+        Some(owner) if owner != key.to_string() => {
+            let why = format!(
+                "the name {node:?} belongs to another machine now: remove the folder `machine` of this one's data \
+                 directory, and join again with another --node-name and a token"
+            );
+            Err(refused(403, Reason::Forbidden, why))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

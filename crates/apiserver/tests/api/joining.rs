@@ -143,6 +143,28 @@ async fn a_machine_gets_new_certificates_for_itself_only() {
     assert_eq!(code, 401, "{answer}");
 }
 
+/// The old machine's certificate is good for weeks after its Node was deleted and another machine took the name.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_taken_out_does_not_come_back_under_a_name_that_is_anothers_now() {
+    let host = Host::start().await;
+    let (old, new) = (Machine::new("b"), Machine::new("b"));
+    let (code, answer) = host.join(&host.token(60, None).await.credential(), &old).await;
+    assert_eq!(code, 201, "{answer}");
+    let node = holder(&answer["certificates"]["node"]);
+    let service = host.server.api.service().as_user(node);
+    assert_eq!(
+        send(&service, None, "/orlop/join", &old.request()).await.0,
+        201,
+        "it is renewed while the name is its own"
+    );
+    assert_eq!(host.server.call("DELETE", "/api/v1/nodes/b", None).await.code, 200);
+    let (code, answer) = host.join(&host.token(60, None).await.credential(), &new).await;
+    assert_eq!(code, 201, "{answer}");
+    let (code, answer) = send(&service, None, "/orlop/join", &old.request()).await;
+    assert_eq!((code, answer["reason"].as_str()), (403, Some("Forbidden")), "{answer}");
+    assert!(answer["message"].as_str().is_some_and(|message| message.contains("another machine now")), "{answer}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_takes_no_machines_says_so() {
     let server = Server::start().await;
