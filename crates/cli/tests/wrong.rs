@@ -16,6 +16,7 @@ mod lines;
 mod objects;
 #[path = "wrong/room.rs"]
 mod room;
+mod stack_rig;
 #[path = "wrong/table.rs"]
 mod table;
 

@@ -3,56 +3,19 @@
 //!
 //! The server's sentences are the reference's: the differential suite compares them (CONTRIBUTING.md).
 
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::api_rig::{ask, client};
 use crate::room::Room;
+use crate::stack_rig::Up;
 use crate::table::Table;
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-
-/// The whole stack as a process. Dropping it kills it.
-struct Up {
-    child: Child,
-    address: String,
-}
-
-impl Up {
-    fn start(data: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_orlop"))
-            .args(["up", "--listen", "127.0.0.1:0", "--page", "off", "--data"])
-            .arg(data)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary was just built");
-        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-        let ready = |line: String| line.split("ready address=").nth(1)?.split(' ').next().map(str::to_owned);
-        let address = lines.by_ref().find_map(ready);
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { address: address.expect("it becomes ready"), child }
-    }
-
-    fn stop(&mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
-        assert!(self.child.wait().expect("it is our child").success());
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// One cluster and the table that its answers go to.
 struct Stage<'a> {
@@ -64,7 +27,8 @@ struct Stage<'a> {
 pub(crate) async fn play(table: &mut Table) {
     let mut room = Room::new();
     let data = room.path().join("alive");
-    let mut up = Up::start(&data);
+    let mut up = Up::start(&data, &[]);
+    let address = up.address().await;
     let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     room.name("kubeconfig", &data.join("kubeconfig").display().to_string());
     room.name("node", &format!("node {name}"));
@@ -72,7 +36,7 @@ pub(crate) async fn play(table: &mut Table) {
     // Something that is mounted on every Linux, and that nothing here may touch.
     room.name("busy", "/proc");
     room.write("text", "");
-    let api = client(&data.join("kubeconfig"), &up.address).await;
+    let api = client(&data.join("kubeconfig"), &address).await;
     let mut stage = Stage { room: &room, api, table };
     stage.refused().await;
     stage.unfulfillable().await;
