@@ -138,7 +138,7 @@ fn prepared() -> &'static Image {
                 assert!(answer.as_ref().is_some_and(|answer| answer.code == 201), "the sample for {path} is refused: {answer:?}");
             }
             api.service().stop();
-            background.await.expect("the controllers end");
+            background.await.expect("the controllers end").expect("its store is in memory, which takes every write");
         });
         disk.image()
     })

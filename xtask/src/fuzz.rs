@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// The program is built as fast code that still checks for overflows.
 fn fuzzer(args: &[&str]) -> anyhow::Result<Command> {
-    let built = Command::new("cargo")
+    let built = crate::tools::cargo()
         .args(["build", "--package", "orlop-fuzz", "--profile", "fuzz"])
         .current_dir(crate::root())
         .status();

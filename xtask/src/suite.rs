@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
@@ -53,7 +52,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 }
 
 fn cargo_test(args: &Args, kinds: &[&str], scratch: &Path, skips: &Path) -> anyhow::Result<()> {
-    let mut command = Command::new("cargo");
+    let mut command = tools::cargo();
     command.args(["test", "--no-fail-fast"]).args(kinds).current_dir(crate::root());
     match &args.package[..] {
         [] => command.arg("--workspace"),

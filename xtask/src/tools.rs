@@ -60,6 +60,17 @@ pub(crate) fn provide() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Cargo, without what the one that runs this task says of its own package. Build scripts that ask for such variables (ring's)
+/// would run again, and with them would be built again all that stands on them, at every change between the two.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new("cargo");
+    let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

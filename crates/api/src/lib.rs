@@ -10,6 +10,7 @@ pub mod class;
 pub mod config;
 pub mod csi;
 pub mod event;
+pub mod intents;
 pub mod keys;
 pub mod lease;
 pub mod namespace;

@@ -341,11 +341,16 @@ impl Pod {
 
     /// Names of the claims it uses, those made for it included.
     pub fn claims(&self) -> impl Iterator<Item = Box<str>> {
-        self.volumes.iter().filter_map(|volume| match &volume.source {
+        self.volumes.iter().filter_map(|volume| self.claim_of(volume))
+    }
+
+    /// The name of the claim that one of its volumes comes from, if it does.
+    pub fn claim_of(&self, volume: &PodVolume) -> Option<Box<str>> {
+        match &volume.source {
             PodSource::Claim { name, .. } => Some(name.clone()),
             PodSource::Ephemeral { .. } => Some(self.ephemeral_claim(volume)),
             PodSource::InlineCsi { .. } | PodSource::InTree { .. } => None,
-        })
+        }
     }
 
     /// The name of the claim that is made for one of its volumes.

@@ -12,7 +12,7 @@ use crate::discovery::SwaggerCache;
 use crate::http::{Beside, Gate, Service, Shared};
 use crate::rights::Rights;
 use crate::sources::{Clock, Entropy};
-use crate::store::{Options, Store};
+use crate::store::{CommitError, Options, Store};
 use crate::verbs::{Core, OpenWatches};
 
 /// How often the store does its upkeep.
@@ -111,12 +111,13 @@ impl Api {
 
     /// Runs what happens without a request, until the server stops: upkeep of the store, removal of the content of
     /// deleted namespaces and of objects whose owners are gone, establishing of definitions, counting for quotas.
-    pub async fn run(&self) {
+    ///
+    /// It ends early when the store takes no more writes, with the reason: only who opens the store anew can go on.
+    pub async fn run(&self) -> Result<(), CommitError> {
         let core = &self.shared.core;
         let mut stopping = core.stopping.subscribe();
         let work = async {
             tokio::join!(
-                upkeep(core),
                 controllers::namespaces::run(core),
                 controllers::garbage::run(core),
                 controllers::definitions::run(core),
@@ -125,18 +126,20 @@ impl Api {
         };
         tokio::select! {
             biased;
-            () = work => {}
-            _ = stopping.wait_for(|stopping| *stopping) => {}
+            error = upkeep(core) => Err(error),
+            () = work => Ok(()),
+            _ = stopping.wait_for(|stopping| *stopping) => Ok(()),
         }
     }
 }
 
-async fn upkeep(core: &Core) {
+/// Ends with the reason why the store takes no more writes.
+async fn upkeep(core: &Core) -> CommitError {
     loop {
         if let Err(error) = core.store.tick(core.clock.now()).await {
             // Every write will say it again, and so does health.
             core.store_works.store(false, Ordering::Relaxed);
-            return tracing::error!(%error, "the store stopped");
+            return error;
         }
         tokio::time::sleep(TICK).await;
     }

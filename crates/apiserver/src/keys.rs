@@ -23,7 +23,8 @@ pub(crate) const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// On a Secret that holds a join token, and its type.
 pub const JOIN_TOKEN: &str = "orlop.dev/join-token";
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// On a Node: the hash of the key of the machine that joined under its name.
+/// On a Node: the hash of the key of the machine that joined under its name. Of a user: the hash of the key that such a
+/// machine has.
 pub(crate) const MACHINE_KEY: &str = "orlop.dev/machine-key";
 pub(crate) const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";

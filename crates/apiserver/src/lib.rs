@@ -35,7 +35,7 @@
 //! assert_eq!(created.status.and_then(|status| status.phase).as_deref(), Some("Pending"));
 //!
 //! api.service().stop();
-//! background.await?;
+//! background.await??;
 //! # Ok(())
 //! # })
 //! # }

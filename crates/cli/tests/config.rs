@@ -88,7 +88,10 @@ fn every_flag_of_up_is_a_key_of_the_file_but_those_that_are_about_one_call() {
     let whole = text(&shown.stdout)
         .replace("#data: DIR", "data: /d")
         .replace("#serve-machines: ADDRESS", "serve-machines: 10.0.0.1:6444")
-        .replace("#driver: ENDPOINT", "driver: unix:///run/a.sock");
+        .replace("#http-endpoint: ADDRESS", "http-endpoint: 127.0.0.1:9810")
+        .replace("#driver: ENDPOINT", "driver: unix:///run/a.sock")
+        // Told, and not set: what runs follows from the cluster and from who runs it.
+        .replace("#parts: [controllers, ", "parts: [controllers, ");
     let embedded: String =
         whole.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     fs::write(&file, &embedded).expect("it can be written");
@@ -113,7 +116,7 @@ fn what_is_shown_is_a_file_that_says_the_same() {
     let said = text(&first.stdout);
     let data = scratch.path("here/data");
     assert!(said.contains(&format!("\ndata: {}\n", data.display())), "paths are relative to the file: {said}");
-    assert!(said.contains("\nparts: [sidecars, node, page]\n"), "the default follows from the cluster: {said}");
+    assert!(said.contains("\n#parts: [sidecars, node, page]\n"), "the default follows from the cluster: {said}");
     assert!(said.contains("\nlog-level: info\n") && said.contains("\nclass: \"5\"\n"), "{said}");
     assert!(said.contains("\n#listen: "), "what would be refused with the rest is no setting: {said}");
     fs::write(&again, &said).expect("it can be written");
@@ -142,5 +145,5 @@ async fn a_flag_wins_over_the_file_and_a_wrong_file_starts_nothing() {
     let said = program::refusal(&["up", &flag]);
     assert!(said.contains("no directory: give --data DIR"), "{said}");
     let said = program::refusal(&["up", "--config=/no/such/file.yaml"]);
-    assert!(said.contains("reading the configuration file /no/such/file.yaml"), "{said}");
+    assert!(said.contains("there is no configuration file /no/such/file.yaml"), "{said}");
 }

@@ -1,5 +1,7 @@
 //! `orlop demo` as strangers meet it: as root, as an ordinary user, where user namespaces are forbidden, and interrupted.
 
+mod stack_rig;
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linux::mountinfo::MountTable;
 use linux::mounts::Rights;
+use stack_rig::{SmallDisk, skip};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_orlop");
 /// Somebody who owns nothing.
@@ -42,15 +45,6 @@ static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn skip(why: &str) {
-    use std::io::Write as _;
-    println!("skipped: {why}");
-    if let Some(file) = std::env::var_os("ORLOP_SKIP_LOG") {
-        let mut log = std::fs::OpenOptions::new().create(true).append(true).open(file).expect("the log can be opened");
-        writeln!(log, "{why}").expect("the log can be written");
-    }
 }
 
 /// These sentences, in this order.
@@ -110,7 +104,15 @@ fn place_for_nobody() -> Option<tempfile::TempDir> {
     })
 }
 
-fn as_nobody(program: &str) -> Command {
+/// The program where the other user can come to it, which a clone in somebody's home often is not.
+fn program_for_nobody(place: &Path) -> PathBuf {
+    let program = place.join("orlop");
+    let linked = std::fs::hard_link(PROGRAM, &program);
+    linked.or_else(|_| std::fs::copy(PROGRAM, &program).map(drop)).expect("there is room for the program");
+    program
+}
+
+fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.uid(NOBODY).gid(NOBODY).current_dir("/");
     command
@@ -122,14 +124,14 @@ fn an_ordinary_user_sees_all_of_it_in_a_namespace_of_its_own() {
     if !rustix::process::geteuid().is_root() {
         return skip("only root can start a program as somebody else");
     }
-    let Some(place) = place_for_nobody() else { return skip("the other user has no folder to work in") };
+    let (Some(place), Some(home)) = (place_for_nobody(), place_for_nobody()) else {
+        return skip("the other user has no folder to work in");
+    };
     if !as_nobody("unshare").args(["--user", "--map-root-user", "true"]).status().is_ok_and(|s| s.success()) {
         return skip("this machine forbids user namespaces");
     }
-    let output = match as_nobody(PROGRAM).arg("demo").env("TMPDIR", place.path()).output() {
-        Ok(output) => output,
-        Err(error) => return skip(&format!("the other user cannot start the program: {error}")),
-    };
+    let program = program_for_nobody(home.path());
+    let output = as_nobody(program).arg("demo").env("TMPDIR", place.path()).output().expect("it can be started");
     let (said, warned) = texts(&output);
     assert!(output.status.success(), "{said}\n{warned}");
     assert_told(&said, START.into_iter().chain(MOUNTED).chain(END));
@@ -188,6 +190,13 @@ fn where_user_namespaces_are_forbidden_the_setting_is_named_and_all_else_is_show
 #[test]
 fn an_interrupted_demonstration_takes_everything_away() {
     let _turn = turn();
+    // Whoever closes the terminal sends the second one.
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::HUP] {
+        interrupted_by(signal);
+    }
+}
+
+fn interrupted_by(signal: rustix::process::Signal) {
     let place = tempfile::tempdir().expect("a directory can be made");
     let mut child = Command::new(PROGRAM)
         .arg("demo")
@@ -201,7 +210,7 @@ fn an_interrupted_demonstration_takes_everything_away() {
     // A volume is being made or used at that moment.
     while !said.contains("claim default/data is Bound") && lines.read_line(&mut said).is_ok_and(|read| read > 0) {}
     let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is our child");
+    rustix::process::kill_process(pid, signal).expect("it is our child");
     lines.read_to_string(&mut said).expect("it is text");
     let output = child.wait_with_output().expect("it is our child");
     let (_, warned) = texts(&output);
@@ -211,4 +220,39 @@ fn an_interrupted_demonstration_takes_everything_away() {
         assert!(warned.contains("interrupted; everything is taken away"), "{said}\n{warned}");
     }
     assert_nothing_is_left(place.path());
+}
+
+#[test]
+fn where_there_is_little_room_the_claim_is_smaller_and_where_there_is_none_that_is_told_at_once() {
+    let _turn = turn();
+    let demo = |disk: &SmallDisk, words: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.arg("demo").args(words).env("TMPDIR", disk.path()).output().expect("the binary was just built")
+    };
+    let Some(disk) = SmallDisk::new(200) else { return skip("a small filesystem cannot be mounted") };
+    let output = demo(&disk, &[]);
+    let (said, warned) = texts(&output);
+    assert!(output.status.success(), "{said}\n{warned}");
+    assert_told(&said, ["Make a claim of 64Mi", "pod default/web has its volume", "Where next:"]);
+    let output = demo(&disk, &["--size", "1Gi"]);
+    let (said, warned) = texts(&output);
+    assert!(!output.status.success() && said.is_empty(), "{said}");
+    assert!(warned.contains("MiB left, and 1104 MiB are needed; choose a smaller --size"), "{warned}");
+    assert_nothing_is_left(disk.path());
+}
+
+#[test]
+fn a_temporary_directory_that_does_not_do_is_told_with_the_variable_that_names_it() {
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let long = place.path().join("x".repeat(100));
+    std::fs::create_dir(&long).expect("it can be made");
+    for (directory, why) in [
+        (place.path().join("none"), "name another place with TMPDIR=DIR: "),
+        (long, "has a long name; TMPDIR=/tmp is shorter"),
+    ] {
+        let output = Command::new(PROGRAM).arg("demo").env("TMPDIR", &directory).output().expect("it was just built");
+        let (said, warned) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(warned.contains(&directory.display().to_string()) && warned.contains(why), "{warned}");
+    }
 }

@@ -118,7 +118,8 @@ async fn a_pod_past_the_scheduler(stage: &Stage) {
     stage.create("/api/v1/nodes", &node).await;
     let tainted = stage.explain(&["pvc/delayed"]);
     expect(&tainted, "schedule/refused", "stuck");
-    assert!(tainted.json()["fix"].to_string().contains(api::keys::taint::NOT_READY.text()), "{}", tainted.json());
+    assert!(tainted.json()["fix"].to_string().contains("Bring the nodes back"), "{}", tainted.json());
+    assert!(evidence(&tainted).contains(api::keys::taint::NOT_READY.text()), "{}", evidence(&tainted));
     stage.patch("/api/v1/nodes/node-1", &json!({"spec": {"taints": null}})).await;
     expect(&stage.explain(&["pvc/delayed"]), "around/pod_unnoticed", "waiting");
     stage.create(stage::PODS, &pod("pinned", "delayed", json!({"spec": {"nodeName": "node-1"}}))).await;

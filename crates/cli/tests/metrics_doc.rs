@@ -95,7 +95,7 @@ impl Program {
         let mut heard = String::new();
         let address = lines.by_ref().find_map(|line| {
             heard += &format!("{line}\n");
-            let (said, rest) = line.split_once("address=127.0.0.1:")?;
+            let (said, rest) = line.split_once("=127.0.0.1:")?;
             said.contains("answering").then(|| format!("127.0.0.1:{}", rest.split(' ').next().unwrap_or_default()))
         });
         std::thread::spawn(move || lines.for_each(drop));
@@ -167,7 +167,10 @@ async fn every_metric_is_documented_and_every_documented_metric_exists() {
     let place = tempfile::tempdir().expect("a directory can be made");
     let rows = documented();
     let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
-    check("orlop up", &of_up(place.path()).await, &rows, &mut seen, &mut wrong);
+    let text = of_up(place.path()).await;
+    check("orlop up", &text, &rows, &mut seen, &mut wrong);
+    // One process answers for all of its parts, the local driver as well, in one text.
+    assert!(text.contains("csi_plugin_operations_seconds_count{") && !text.contains("# EOF"), "{text}");
 
     let data = place.path().join("api");
     let mut api = api_rig::Server::spawn(&data);

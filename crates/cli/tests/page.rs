@@ -50,6 +50,7 @@ async fn only_who_has_the_token_gets_in_and_only_under_this_name() {
     let page = get(address, "/", &[("Cookie", cookie.split(';').next().expect("a value"))]).await;
     assert_eq!(page.code, 200);
     assert!(page.head.contains("content-security-policy: default-src 'self'"), "{}", page.head);
+    assert!(page.head.contains("cross-origin-resource-policy: same-origin"), "{}", page.head);
     assert!(!page.body.contains("style=") && !page.body.contains("<script>"), "nothing is inline");
     let bearer = get(address, "/", &[("Authorization", &format!("Bearer {token}"))]).await;
     assert_eq!(bearer.code, 200);
@@ -220,6 +221,12 @@ async fn others(stage: &Stage, browser: &Browser) {
         browser.until(mounted).await;
     }
     browser.until(&says("shop/archive", "claim", "Pending")).await;
+    // What waits for its time is not broken.
+    let next = "document.querySelector('li[data-id=\"claim/shop/archive\"] .fix').innerText.startsWith('Next: ')";
+    browser.until(next).await;
+    // Two classes of one driver give out the same room.
+    browser.until("document.querySelectorAll('.pool').length === 1").await;
+    browser.until("document.querySelectorAll('.pool .classes li').length === 2").await;
 }
 
 /// Nothing is wider than the screen, in light and in dark, on a desk and on a phone.
@@ -230,14 +237,17 @@ async fn looks(browser: &Browser) {
     let screens = [
         ("page", 1280, "light"),
         ("page-dark", 1280, "dark"),
-        ("page-phone", 375, "light"),
-        ("page-phone-dark", 375, "dark"),
+        ("page-phone", 360, "light"),
+        ("page-phone-dark", 360, "dark"),
     ];
+    let cut = "return [...document.querySelectorAll('.station .is')].filter((one) => one.checkVisibility())\
+               .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)";
     for (name, width, scheme) in screens {
         browser.size(width, 940, 1.0).await;
         browser.colours(scheme).await;
         browser.eval("document.activeElement.blur(); window.scrollTo(0, 0)").await;
         assert_eq!(browser.eval(wide).await, json!(false), "{name} is too wide");
+        assert_eq!(browser.eval(cut).await, json!([]), "states are cut off on {name}");
         grounds.push(browser.eval(ground).await);
         picture(browser, name).await;
         browser.eval("document.querySelector('li[data-id=\"claim/shop/orders\"] .way').click()").await;
@@ -259,8 +269,9 @@ async fn picture(browser: &Browser, name: &str) {
     if std::env::var_os("ORLOP_SCREENSHOT").is_some_and(|value| value == "1") && name != "page" {
         return;
     }
+    // One that is cancelled, because what moved has changed again, has ended as well.
     let still = "Promise.all(document.getAnimations().filter((one) => one.effect.getTiming().iterations !== Infinity)\
-                 .map((one) => one.finished))";
+                 .map((one) => one.finished.catch(() => null)))";
     browser.eval(&format!("return {still}.then(() => true)")).await;
     browser.screenshot(&directory.join(format!("{name}.png"))).await;
 }
@@ -323,6 +334,8 @@ async fn a_thousand_claims_are_drawn_and_one_that_changes_touches_no_other() {
 
     first.kill();
     browser.until("document.getElementById('live').dataset.state === 'lost'").await;
+    let faded = "getComputedStyle(document.querySelector('main')).filter";
+    assert_ne!(browser.eval(&format!("return {faded}")).await, json!("none"), "what may be old looks so");
     let _second = start_page(&words(&listen)).await;
     browser.until("document.getElementById('live').dataset.state === 'live'").await;
     browser.quit().await;

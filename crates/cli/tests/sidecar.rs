@@ -75,10 +75,21 @@ fn sidecars_2_1_every_flag_of_the_original_is_accepted() {
         "--node-deployment-immediate-binding=true",
         "--node-deployment-base-delay=20s",
         "--node-deployment-max-delay=60s",
+        "--v=4",
+        "--vmodule=a=1",
+        "--logging-format=text",
         "--kubeconfig=/nonexistent/kubeconfig",
     ];
     let output = sidecar(&flags);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    // What changes nothing is said once, with the reason; what has an effect is not.
+    let told = |flag: &str| stderr(&output).lines().filter(|line| line.contains(&format!("flag={flag} why="))).count();
+    for flag in
+        ["--automaxprocs", "--enable-pprof", "--kube-api-capacity-qps", "--kube-api-capacity-burst", "--vmodule"]
+    {
+        assert_eq!(told(flag), 1, "{flag}: {}", stderr(&output));
+    }
+    assert_eq!(stderr(&output).matches("has no effect").count(), 5, "{}", stderr(&output));
     assert!(
         stderr(&output).contains("--kubeconfig /nonexistent/kubeconfig: there is no such file"),
         "{}",

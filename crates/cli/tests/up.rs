@@ -1,78 +1,21 @@
 //! `orlop up`: the whole stack in one process, as a new user meets it.
 
 mod api_rig;
+mod stack_rig;
 
-use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use api_rig::{ask, client};
+use rustix::process::Signal;
 use serde_json::{Value, json};
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// A stack as a process. Dropping it kills it.
-struct Up {
-    child: Child,
-    address: String,
-    data: std::path::PathBuf,
-}
-
-impl Up {
-    fn start(data: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_orlop"))
-            .args(["up", "--listen", "127.0.0.1:0", "--data"])
-            .arg(data)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary was just built");
-        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-        let mut heard = String::new();
-        let address = lines.by_ref().find_map(|line| {
-            let address = line.split("ready address=").nth(1)?.split(' ').next().map(str::to_owned);
-            heard += &line;
-            address
-        });
-        // Whatever it says later is read, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        match address {
-            Some(address) => Self { child, address, data: data.to_owned() },
-            None => panic!("it never became ready: {heard}"),
-        }
-    }
-
-    fn stop(mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
-        assert!(self.child.wait().expect("it is our child").success());
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        // What the agent mounts outlives it, its own directory as well; a directory that goes must have neither.
-        for point in mounts_under(&self.data) {
-            let _ = Command::new("umount").arg("--lazy").arg(point).status();
-        }
-    }
-}
+use stack_rig::{SmallDisk, Up, is_root, mounts_under, skip};
 
 /// How many mounts are shown at a path.
 fn mounts_at(path: &str) -> usize {
     linux::mountinfo::MountTable::read().expect("there is a mount table").at(Path::new(path)).count()
-}
-
-/// What is mounted below a directory, the deepest first.
-fn mounts_under(directory: &Path) -> Vec<std::path::PathBuf> {
-    let table = linux::mountinfo::MountTable::read().expect("there is a mount table");
-    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    let mut points: Vec<_> = table.below(&directory).map(|mount| mount.mount_point.clone()).collect();
-    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
-    points
 }
 
 const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
@@ -114,9 +57,9 @@ async fn until_gone(client: &kube::Client, path: &str) {
 async fn a_claim_of_the_default_class_is_bound_outlives_a_restart_and_goes_without_a_trace() {
     let place = tempfile::tempdir().expect("a directory can be made");
     let data = place.path().join("data");
-    let up = Up::start(&data);
+    let mut up = Up::start(&data, &[]);
     let kubeconfig = data.join("kubeconfig");
-    let api = client(&kubeconfig, &up.address).await;
+    let api = client(&kubeconfig, &up.address().await).await;
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
@@ -124,10 +67,12 @@ async fn a_claim_of_the_default_class_is_bound_outlives_a_restart_and_goes_witho
     let bound = claim_until(&api, |claim| claim["status"]["phase"] == "Bound").await;
     assert_eq!(bound["spec"]["storageClassName"], "local");
     let volume = bound["spec"]["volumeName"].as_str().expect("it is bound").to_owned();
+    let mode = std::fs::metadata(&data).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "keys and volumes are in it");
     up.stop();
 
-    let up = Up::start(&data);
-    let api = client(&kubeconfig, &up.address).await;
+    let mut up = Up::start(&data, &[]);
+    let api = client(&kubeconfig, &up.address().await).await;
     let (code, held) = ask(&api, ("GET", CLAIM), None).await.unwrap();
     assert_eq!((code, &held["status"]["phase"]), (200, &json!("Bound")));
     let path = format!("/api/v1/persistentvolumes/{volume}");
@@ -139,8 +84,8 @@ async fn a_claim_of_the_default_class_is_bound_outlives_a_restart_and_goes_witho
     until_gone(&api, CLAIM).await;
     // The stack ends only when what it has begun is done or can be done by the next one.
     up.stop();
-    let up = Up::start(&data);
-    let api = client(&kubeconfig, &up.address).await;
+    let mut up = Up::start(&data, &[]);
+    let api = client(&kubeconfig, &up.address().await).await;
     until_gone(&api, &path).await;
     assert!(!object.exists(), "{object:?}");
     up.stop();
@@ -174,17 +119,16 @@ fn orlop(kubeconfig: &Path, words: &[&str]) -> (bool, String) {
 #[tokio::test]
 async fn a_machine_mounts_a_claim_like_a_pod_keeps_it_from_going_and_gives_it_back() {
     if !is_root() {
-        println!("skipped: mounting needs root");
-        return;
+        return skip("mounting needs root");
     }
     let place = tempfile::tempdir().expect("a directory can be made");
     let (data, path) = (place.path().join("data"), place.path().join("mnt"));
     std::fs::create_dir(&path).expect("it can be made");
     let path = path.canonicalize().expect("it was just made");
     let path = path.to_str().expect("it is a plain name");
-    let up = Up::start(&data);
+    let mut up = Up::start(&data, &[]);
     let kubeconfig = data.join("kubeconfig");
-    let api = client(&kubeconfig, &up.address).await;
+    let api = client(&kubeconfig, &up.address().await).await;
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}});
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
@@ -228,4 +172,112 @@ fn mounting_what_is_not_there_says_what_is_missing() {
     assert!(!done && said.contains("does not exist"), "{said}");
     let (done, said) = orlop(nowhere, &["mount", "data", "/tmp/x y", "--print-systemd"]);
     assert!(!done && said.contains("cannot stand in a systemd unit"), "{said}");
+}
+
+#[tokio::test]
+async fn it_starts_and_ends_well_when_nobody_reads_what_it_prints() {
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orlop"));
+    command.stdout(writer);
+    // The address of the page is what it prints.
+    let mut up = Up::spawn(command, &place.path().join("data"), &["--page", "127.0.0.1:0"]);
+    up.address().await;
+    up.stop();
+}
+
+/// A program that becomes `orlop` with signals as a terminal has them, also if these tests were started by `nohup`.
+fn as_by_a_terminal() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_orlop")]);
+    command
+}
+
+/// A program that becomes `orlop` with signals as `nohup` leaves them.
+fn as_by_nohup() -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_orlop")]);
+    shell
+}
+
+#[tokio::test]
+async fn a_terminal_that_goes_ends_it_in_order_unless_it_was_started_to_outlive_that() {
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let data = place.path().join("data");
+    let mut up = Up::spawn(as_by_a_terminal(), &data, &[]);
+    up.address().await;
+    up.signal(Signal::HUP);
+    let (code, said) = up.ended().await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("stopped") && mounts_under(place.path()).is_empty(), "{said}");
+
+    let mut up = Up::spawn(as_by_nohup(), &data, &[]);
+    let api = client(&data.join("kubeconfig"), &up.address().await).await;
+    up.signal(Signal::HUP);
+    assert_eq!(ask(&api, ("GET", "/version"), None).await.map(|(code, _)| code), Ok(200));
+    up.stop();
+}
+
+#[tokio::test]
+async fn what_cannot_be_had_is_told_before_anything_is_made() {
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let (data, taken) =
+        (place.path().join("data"), std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+    let address = taken.local_addr().expect("it has one").to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_orlop"))
+        .args(["up", "--listen", "127.0.0.1:0", "--page", &address, "--data"])
+        .arg(&data)
+        .output()
+        .expect("the binary was just built");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(&format!("--page {address}: the port is taken")), "{said}");
+    assert!(!data.exists());
+}
+
+#[tokio::test]
+async fn a_directory_of_somebody_else_is_told_with_its_owner() {
+    const NOBODY: u32 = 65_534;
+    if !is_root() {
+        return skip("only root can start a program as somebody else");
+    }
+    let place = tempfile::tempdir().expect("a directory can be made");
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orlop"));
+    command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(place.path()).uid(NOBODY).gid(NOBODY);
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => return skip(&format!("the other user cannot start the program: {error}")),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("belongs to user 0 and is closed to user 65534: run this as that user"), "{said}");
+}
+
+#[tokio::test]
+async fn a_full_disk_ends_it_with_the_reason_and_it_goes_on_once_there_is_room() {
+    let Some(disk) = SmallDisk::new(16) else { return skip("a small filesystem cannot be mounted") };
+    let data = disk.path().join("data");
+    let mut up = Up::start(&data, &[]);
+    let kubeconfig = data.join("kubeconfig");
+    let api = client(&kubeconfig, &up.address().await).await;
+    let note = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+            "data": {"text": "x".repeat(100_000)}})
+    };
+    let notes = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(ask(&api, ("POST", notes), Some(&note("before"))).await.unwrap().0, 201);
+    let everything = disk.fill();
+    let refused = ask(&api, ("POST", notes), Some(&note("after"))).await;
+    assert!(refused.is_err() || refused.is_ok_and(|(code, _)| code == 500));
+    let (code, said) = up.ended().await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the store takes no more writes") && said.contains("disk is full"), "{said}");
+    assert!(mounts_under(disk.path()).is_empty(), "it ended in order: {said}");
+
+    std::fs::remove_file(everything).expect("it is there");
+    let mut up = Up::start(&data, &[]);
+    let api = client(&kubeconfig, &up.address().await).await;
+    assert_eq!(ask(&api, ("GET", &format!("{notes}/before")), None).await.unwrap().0, 200);
+    assert_eq!(ask(&api, ("POST", notes), Some(&note("after"))).await.unwrap().0, 201);
+    up.stop();
 }

@@ -174,28 +174,32 @@ pub fn shown(bytes: u64) -> String {
     }
 }
 
-/// The size a volume gets, in whole blocks within the asked range and the driver's limits.
+/// The size a volume gets: what is asked for and at least the smallest of its sort, in whole blocks. A caller's
+/// `required_bytes` is a lower bound, so a request for less than a filesystem needs gets what it needs; its limit and the
+/// driver's own are kept.
 pub fn choose_size(range: CapacityRange, smallest: u64, largest: u64) -> Result<u64, Error> {
     let limit = range.limit.unwrap_or(largest).min(largest);
-    let wish = match (range.required, range.limit) {
-        (0, None) => DEFAULT_SIZE.max(smallest),
-        (0, Some(limit)) => DEFAULT_SIZE.max(smallest).min(limit / BLOCK * BLOCK),
-        (required, _) => required,
+    let wish = match range.required {
+        0 => DEFAULT_SIZE.min(limit / BLOCK * BLOCK),
+        required => required,
     };
-    let size = wish.div_ceil(BLOCK).saturating_mul(BLOCK);
-    if size > limit {
-        return Err(Error::out_of_range(format!(
+    let size = wish.max(smallest).div_ceil(BLOCK).saturating_mul(BLOCK);
+    if size <= limit {
+        return Ok(size);
+    }
+    Err(Error::out_of_range(if wish < smallest {
+        format!(
+            "this kind of volume needs at least {smallest} bytes ({}), which is above the limit of {limit} ({})",
+            shown(smallest),
+            shown(limit)
+        )
+    } else {
+        format!(
             "{wish} bytes ({}) in whole blocks of {BLOCK} are above the limit of {limit} ({})",
             shown(wish),
             shown(limit)
-        )));
-    }
-    if size < smallest {
-        return Err(Error::out_of_range(format!(
-            "{size} bytes are too few: this kind of volume needs at least {smallest}"
-        )));
-    }
-    Ok(size)
+        )
+    }))
 }
 
 /// A size as people write it: `64Mi`, `1G`, `4096`.
@@ -287,8 +291,23 @@ mod tests {
         );
         assert_eq!(choose_size(range(0, Some(10_000)), 1, most).unwrap(), 8192);
         assert!(choose_size(range(5000, Some(5000)), 1, most).is_err(), "rounding up must not pass the limit");
-        assert!(choose_size(range(4096, None), 1 << 20, most).is_err());
         assert!(choose_size(range(u64::MAX, None), 1, most).is_err());
+        assert_eq!(choose_size(range(0, None), 1, 1 << 20).unwrap(), 1 << 20, "no size asked: what can be had");
+    }
+
+    #[test]
+    fn too_small_a_request_gets_the_smallest_volume_unless_its_limit_forbids() {
+        let range = |required, limit| CapacityRange { required, limit };
+        let (least, most) = (32 << 20, 1 << 40);
+        for asked in [1, 4096, least - 1, least] {
+            assert_eq!(choose_size(range(asked, None), least, most).unwrap(), least, "{asked}");
+            assert_eq!(choose_size(range(asked, Some(least)), least, most).unwrap(), least, "{asked}");
+        }
+        for limited in [range(1, Some(least - 1)), range(0, Some(4096)), range(4096, Some(4096))] {
+            let error = choose_size(limited, least, most).unwrap_err().to_string();
+            assert!(error.contains("at least 33554432 bytes (32 MiB)"), "{error}");
+        }
+        assert!(choose_size(range(1, None), least, least / 2).is_err(), "the driver's own limit counts as well");
     }
 
     #[test]

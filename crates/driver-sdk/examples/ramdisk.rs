@@ -33,6 +33,10 @@ fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| Error::backend(doing, error.into()).leaving_residue()
 }
 
+fn wants_block(capabilities: &[Capability]) -> bool {
+    capabilities.iter().any(|capability| capability.access == Access::Block)
+}
+
 fn clear(path: &Path) -> Result<(), Error> {
     if is_mounted(path) {
         unmount(path, UnmountFlags::empty()).map_err(failed("unmounting"))?;
@@ -47,6 +51,9 @@ impl Provisioner for Ramdisk {
     }
 
     async fn create(&self, request: CreateVolume) -> Result<Volume, Error> {
+        if wants_block(&request.capabilities) {
+            return Err(Error::invalid("volume_capabilities", "memory is no block device"));
+        }
         let id = VolumeId::new(derive_id("ram-", "volume", &request.name));
         let path = self.root.join(id.as_str());
         if !is_mounted(&path) {
@@ -65,7 +72,7 @@ impl Provisioner for Ramdisk {
 
     async fn validate(&self, request: ValidateVolume) -> Result<Support, Error> {
         self.find(&request.volume)?;
-        let block = request.capabilities.iter().any(|capability| capability.access == Access::Block);
+        let block = wants_block(&request.capabilities);
         Ok(if block { Support::No("memory is no block device".into()) } else { Support::Yes })
     }
 }

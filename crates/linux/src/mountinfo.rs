@@ -49,8 +49,12 @@ pub struct Mount {
 impl Mount {
     /// True when nothing can be written through this mount: the mount or the superblock under it is read-only.
     pub fn is_read_only(&self) -> bool {
-        let read_only = |options: &[String]| options.iter().any(|option| option == "ro");
-        read_only(&self.options) || read_only(&self.super_options)
+        self.has_option("ro") || self.is_filesystem_read_only()
+    }
+
+    /// True when nothing can be written to the filesystem through any of its mounts.
+    pub fn is_filesystem_read_only(&self) -> bool {
+        self.super_options.iter().any(|option| option == "ro")
     }
 
     pub fn has_option(&self, name: &str) -> bool {

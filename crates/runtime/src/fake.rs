@@ -81,6 +81,9 @@ struct State {
     streams_lists: bool,
     /// Grows when all watches have to end.
     generation: u64,
+    /// How many watches there have been, and which of them say nothing any more.
+    watches: u64,
+    muted: u64,
 }
 
 #[derive(Clone)]
@@ -127,6 +130,23 @@ impl Fake {
     pub(crate) fn end_watches(&self) {
         self.state.lock().unwrap().generation += 1;
         self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Tells all watches how far the server is.
+    pub(crate) fn bookmark(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.revision += 1;
+        let revision = state.revision;
+        let object = json!({"metadata": {"namespace": "n", "name": "", "resourceVersion": revision.to_string()}});
+        state.history.push(Change { kind: "BOOKMARK", object, revision });
+        drop(state);
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Says nothing more on the watches that there are, as a server behind a cut cable.
+    pub(crate) fn mute(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.muted = state.watches;
     }
 
     /// Forgets all history, so that no watch can resume.
@@ -208,7 +228,8 @@ impl Fake {
     }
 
     fn watch(&self, path: &str, query: &str) -> Answer {
-        let state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
+        state.watches += 1;
         let prefix = format!("{}/", path.replace("/api/v1/", "/api/v1/namespaces/n/"));
         let mut first = Vec::new();
         let mut from = state.revision;
@@ -229,14 +250,14 @@ impl Fake {
                 first.push(line("ERROR", &status(410, "Expired", "too old resource version")));
             }
         }
-        let live = live(self.clone(), prefix, from, state.generation);
+        let live = live(self.clone(), prefix, from, (state.generation, state.watches));
         let frames = stream::iter(first).chain(live).map(|bytes| Ok::<_, std::io::Error>(Frame::data(bytes)));
         Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
     }
 }
 
 /// Changes after `from`, for as long as the server lives.
-fn live(fake: Fake, prefix: String, from: u64, generation: u64) -> impl Stream<Item = Bytes> {
+fn live(fake: Fake, prefix: String, from: u64, (generation, number): (u64, u64)) -> impl Stream<Item = Bytes> {
     let changed = fake.changed.subscribe();
     stream::unfold((fake, changed, from, prefix), move |(fake, mut changed, mut from, prefix)| async move {
         loop {
@@ -245,9 +266,10 @@ fn live(fake: Fake, prefix: String, from: u64, generation: u64) -> impl Stream<I
                 if state.generation != generation {
                     return None;
                 }
+                let muted = number <= state.muted;
                 let news = state.history.iter().filter(|change| change.revision > from);
                 let lines: Vec<Bytes> = news
-                    .filter(|change| path_of(&change.object).starts_with(&prefix))
+                    .filter(|change| !muted && path_of(&change.object).starts_with(&prefix))
                     .map(|change| line(change.kind, &change.object))
                     .collect();
                 from = from.max(state.revision);

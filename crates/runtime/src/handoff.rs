@@ -45,6 +45,29 @@ pub struct Handoff {
     attachers: Arc<Mutex<BTreeMap<String, Foresight>>>,
 }
 
+/// A provisioner that answers to a name; until it is dropped. What it was asked for stays asked, for the next one.
+#[must_use]
+pub struct Making {
+    handoff: Handoff,
+    name: String,
+    wake: Wake,
+}
+
+impl fmt::Debug for Making {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Making").field(&self.name).finish()
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        if let Some(maker) = self.handoff.lock().get_mut(&self.name) {
+            // A successor under the same name goes on.
+            maker.wake.take_if(|wake| Arc::ptr_eq(wake, &self.wake));
+        }
+    }
+}
+
 /// An attacher that works; until it is dropped.
 #[derive(Debug)]
 #[must_use]
@@ -78,8 +101,10 @@ impl Handoff {
     }
 
     /// A provisioner of this process answers to `name`; `wake` is called for each claim that it is asked for.
-    pub fn serve(&self, name: &str, wake: impl Fn(&Asked) + Send + Sync + 'static) {
-        self.lock().entry(name.to_owned()).or_default().wake = Some(Arc::new(wake));
+    pub fn serve(&self, name: &str, wake: impl Fn(&Asked) + Send + Sync + 'static) -> Making {
+        let wake: Wake = Arc::new(wake);
+        self.lock().entry(name.to_owned()).or_default().wake = Some(wake.clone());
+        Making { handoff: self.clone(), name: name.to_owned(), wake }
     }
 
     /// Whether a provisioner of this process answers to `name`.
@@ -135,6 +160,28 @@ impl Handoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_provisioner_answers_until_it_ends_and_its_successor_goes_on() {
+        let handoff = Handoff::default();
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let serve = |who: &'static str| {
+            let woken = woken.clone();
+            handoff.serve("p", move |asked: &Asked| woken.lock().unwrap().push(format!("{who} {}", asked.uid)))
+        };
+        let ask = |uid: &str| handoff.ask("p", &Asked { claim: Key::namespaced("n", uid), uid: Uid::from(uid) });
+        let first = serve("first");
+        ask("1");
+        let second = serve("second");
+        drop(first);
+        ask("2");
+        assert!(handoff.serves("p"));
+        drop(second);
+        ask("3");
+        assert!(!handoff.serves("p") && handoff.is_asked("p", &Uid::from("3")), "who comes next finds it asked for");
+        assert_eq!(*woken.lock().unwrap(), ["first 1", "second 2"]);
+        assert_eq!(Arc::strong_count(&woken), 1, "nobody is held");
+    }
 
     #[test]
     fn notes_are_there_while_the_attacher_works_and_not_longer() {

@@ -46,7 +46,7 @@ pub mod time;
 pub mod work;
 
 pub use api::object::{Key, Kind, Meta, Object, Revision, Uid};
-pub use cache::{Cache, Caches, Change, Index, Lookup, Want};
+pub use cache::{Cache, Caches, Change, Index, Lookup, Subscription, Want};
 pub use client::{Client, Patch};
 pub use context::{Context, Live};
 pub use entropy::Entropy;

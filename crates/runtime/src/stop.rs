@@ -4,8 +4,9 @@
 //! after which nothing may start. Whoever starts work asks [`Stop::is_stopped`] directly before it, which also looks at
 //! the clock: a process that was suspended notices before it acts, not after.
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::select_all;
@@ -126,27 +127,81 @@ pub async fn drain<T>(work: impl Future<Output = T>, stop: &Stop, budget: Durati
 
 /// Why listening for signals failed.
 #[derive(Debug, thiserror::Error)]
-#[error("listening for SIGTERM and SIGINT")]
+#[error("listening for signals")]
 pub struct SignalError(#[from] std::io::Error);
 
-/// Waits for SIGTERM or SIGINT, gives the signal, and returns at the second one: the operator does not want to wait.
+/// The signals that ask this process to end: SIGTERM, SIGINT, SIGQUIT, and SIGHUP, which comes when its terminal goes.
+/// Who was started to outlive a terminal, as by `nohup`, ignores that one and goes on ignoring it.
 ///
-/// Signals are kept from the call on, not from when it is first waited for: a program that says that it is ready after this
-/// call is ended in an orderly way by whoever heard it.
-pub fn on_signals(stopper: Stopper) -> impl Future<Output = Result<(), SignalError>> + Send + 'static {
-    use tokio::signal::unix::{SignalKind, signal};
-    let listening = signal(SignalKind::terminate()).and_then(|one| Ok((one, signal(SignalKind::interrupt())?)));
-    async move {
-        let (mut terminate, mut interrupt) = listening?;
-        for _ in 0..2 {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            stopper.stop();
+/// Signals are kept from [`Signals::listen`] on, not from when they are first waited for: a program that says that it is
+/// ready after that is ended in an orderly way by whoever heard it.
+#[derive(Debug)]
+pub struct Signals(Vec<tokio::signal::unix::Signal>);
+
+impl Signals {
+    pub fn listen() -> Result<Self, SignalError> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt(), SignalKind::quit()];
+        // Without the table of this process nothing is known to be ignored.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        if !ignores(&status, SignalKind::hangup().as_raw_value()) {
+            kinds.push(SignalKind::hangup());
         }
+        let listening: std::io::Result<Vec<_>> = kinds.into_iter().map(signal).collect();
+        Ok(Self(listening?))
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        poll_fn(|context| self.poll_next(context)).await;
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+/// Whether a process ignores a signal, from what the kernel says of it: `SigIgn:` with a bit for each.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let bit = u32::try_from(signal - 1).ok().and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0);
+    mask & bit != 0
+}
+
+/// Ends at the first signal that asks to end. Signals are kept from the call on.
+pub fn first_signal() -> Result<impl Future<Output = ()> + Send + 'static, SignalError> {
+    let mut signals = Signals::listen()?;
+    Ok(async move { signals.next().await })
+}
+
+/// Signals within this time of the first are the same one: who ends a process often tells its group, too, as `timeout` does.
+const ECHO: Duration = Duration::from_millis(500);
+
+/// Waits for the first signal that asks to end, gives the signal, and returns at the second one: the operator does not want
+/// to wait. Signals are kept from the call on.
+pub fn on_signals(stopper: Stopper) -> impl Future<Output = Result<(), SignalError>> + Send + 'static {
+    let listening = Signals::listen();
+    async move {
+        let mut signals = listening?;
+        until_asked_twice(|context| signals.poll_next(context), &stopper).await;
         Ok(())
     }
+}
+
+async fn until_asked_twice(mut asked: impl FnMut(&mut Context<'_>) -> Poll<()>, stopper: &Stopper) {
+    poll_fn(&mut asked).await;
+    stopper.stop();
+    let echoes = poll_fn(|context| {
+        while asked(context).is_ready() {}
+        Poll::<()>::Pending
+    });
+    // It never ends by itself.
+    let _ = timeout(ECHO, echoes).await;
+    poll_fn(&mut asked).await;
 }
 
 #[cfg(test)]
@@ -163,6 +218,29 @@ mod tests {
             _ = signals => unreachable!("there was one signal only"),
             () = stop.stopped() => {}
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_signal_that_comes_twice_at_once_is_one_and_a_later_one_is_the_second() {
+        let (send, mut sent) = tokio::sync::mpsc::unbounded_channel::<()>();
+        let (stopper, stop) = Stopper::new();
+        let mut asked = std::pin::pin!(until_asked_twice(|context| sent.poll_recv(context).map(drop), &stopper));
+        assert!(timeout(10 * ECHO, &mut asked).await.is_err() && !stop.is_stopped());
+        send.send(()).expect("it is heard");
+        send.send(()).expect("it is heard");
+        assert!(
+            timeout(10 * ECHO, &mut asked).await.is_err() && stop.is_stopped(),
+            "told to the process and its group"
+        );
+        send.send(()).expect("it is heard");
+        assert!(timeout(ECHO, asked).await.is_ok());
+    }
+
+    #[test]
+    fn a_signal_that_is_ignored_is_seen_in_what_the_kernel_says_of_the_process() {
+        let under_nohup = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        assert!(ignores(under_nohup, 1) && ignores(under_nohup, 13));
+        assert!(!ignores(under_nohup, 2) && !ignores(under_nohup, 15) && !ignores("", 1));
     }
 
     #[tokio::test(start_paused = true)]

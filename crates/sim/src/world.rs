@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use apiserver::auth::SignerError;
 use apiserver::http::Service;
 use apiserver::sources::{Clock, RuntimeClock, SeededEntropy};
-use apiserver::store::{MemoryDisk, Options, Revision, Store, UnixMillis};
+use apiserver::store::{CommitError, MemoryDisk, Options, Revision, Store, UnixMillis};
 use apiserver::{Api, BootstrapError, Settings};
 use tokio::task::JoinHandle;
 
@@ -49,7 +49,7 @@ pub struct World {
     journal: Journal,
     disk: MemoryDisk,
     weather: Weather,
-    background: JoinHandle<()>,
+    background: JoinHandle<Result<(), CommitError>>,
 }
 
 /// Whether faults happen at all, for everybody at once.

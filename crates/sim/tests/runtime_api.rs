@@ -126,7 +126,7 @@ async fn deletion_is_pending_with_finalizers_and_gone_without_and_stays_gone() {
     let cache = Cache::<Claim>::new(Selection::default());
     let removed = Arc::new(std::sync::Mutex::new(0));
     let count = removed.clone();
-    cache.subscribe(move |change: &Change<Claim>| {
+    let _counting = cache.subscribe(move |change: &Change<Claim>| {
         if let Change::Removed(_) = change {
             *count.lock().unwrap() += 1;
         }

@@ -19,7 +19,6 @@ mod turns;
 mod up;
 
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 
 /// What `cargo xtask bench` takes.
 #[derive(Debug, clap::Args)]
@@ -48,7 +47,7 @@ pub(crate) async fn run(Args { what }: Args) -> anyhow::Result<()> {
     // The clients of these benches are programs of their own.
     if cfg!(debug_assertions) && !matches!(what, What::Claims(_) | What::Pods(_) | What::Up(_)) {
         // Nothing was started yet, so replacing this process loses nothing.
-        let mut release = Command::new("cargo");
+        let mut release = crate::tools::cargo();
         release.args(["run", "--quiet", "--release", "--package", "xtask", "--"]).args(std::env::args_os().skip(1));
         return Err(release.current_dir(crate::root()).exec().into());
     }

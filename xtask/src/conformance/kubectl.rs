@@ -42,9 +42,9 @@ pub(super) fn peers(go: &Go) -> anyhow::Result<()> {
 }
 
 async fn transcripts(kubectl: &Path, config: Option<&Path>) -> anyhow::Result<()> {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = Command::from(crate::tools::cargo());
     // One after the other: a server that is shared sees the objects of every transcript.
-    cargo.args(["test", "-p", "orlop", "--test", "kubectl", "--", "--test-threads=1", "--nocapture"]);
+    cargo.args(["test", "--workspace", "--test", "kubectl", "--", "--test-threads=1", "--nocapture"]);
     cargo.current_dir(crate::root()).env("ORLOP_KUBECTL", kubectl).kill_on_drop(true);
     match config {
         Some(config) => cargo.env("ORLOP_KUBECTL_CONFIG", config),

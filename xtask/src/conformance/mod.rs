@@ -3,7 +3,8 @@
 //! The suites: `descriptors` (the official .proto files), `sanity` (csi-sanity over the whole run matrix), `authority` (a
 //! grpc-go client that sends a socket path as `:authority`), `api` (the API server's checklist and kubectl), `differential`
 //! (kube-apiserver on the same requests), `claims` (from claim to volume beside Kubernetes' own programs), `pods` (from volume
-//! to pod beside them) and `registration` (the Go registrar with our agent). None needs anything installed before but Go, which fetches its modules itself.
+//! to pod beside them), `existing` (`orlop up` on such a cluster) and `registration` (the Go registrar with our agent). None
+//! needs anything installed before but Go, which fetches its modules itself.
 
 mod api;
 mod authority;
@@ -11,6 +12,7 @@ mod claims;
 mod descriptors;
 mod differential;
 mod driver;
+mod existing;
 mod facts;
 pub(crate) mod golang;
 mod kubectl;
@@ -58,6 +60,8 @@ enum Suite {
     Claims(claims::Args),
     /// Bring volumes to pods on a real kube-apiserver, beside kube-scheduler, with others' programs in the places of ours.
     Pods(pods::Args),
+    /// Run `orlop up` on a cluster that has kube-apiserver, kube-controller-manager and kube-scheduler.
+    Existing(existing::Args),
     /// Let the Go node-driver-registrar register a driver with our agent.
     Registration(registration::Args),
 }
@@ -82,6 +86,7 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
         Some(Suite::Differential(args)) => differential(&go, &args, &mut report).await,
         Some(Suite::Claims(args)) => claims::run(&go, &args, &mut report).await?,
         Some(Suite::Pods(args)) => pods::run(&go, &args, &mut report).await?,
+        Some(Suite::Existing(args)) => existing::run(&go, &args, &mut report).await?,
         Some(Suite::Registration(args)) => registration(&go, &args, &mut report).await,
         Some(Suite::Kubectl) => kubectl(&go, &mut report).await,
         Some(Suite::Peers) => report.section("peers", || kubectl::peers(&go)),
@@ -94,6 +99,7 @@ pub(crate) async fn run(Args { suite, allow_missing_go }: Args) -> anyhow::Resul
             differential(&go, &differential::Args::default(), &mut report).await;
             claims::run(&go, &claims::Args::default(), &mut report).await?;
             pods::run(&go, &pods::Args::default(), &mut report).await?;
+            existing::run(&go, &existing::Args::default(), &mut report).await?;
             registration(&go, &registration::Args::default(), &mut report).await;
         }
     }

@@ -118,8 +118,8 @@ pub(super) async fn run(go: &Go, args: &Args, report: &mut Report) -> anyhow::Re
 
 /// Builds the scenarios. They are run without cargo, so that whoever ends us ends them, too.
 async fn build() -> anyhow::Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["test", "-p", "orlop", "--test", SCENARIOS, "--no-run", "--message-format=json"]);
+    let mut cargo = Command::from(crate::tools::cargo());
+    cargo.args(["test", "--workspace", "--test", SCENARIOS, "--no-run", "--message-format=json"]);
     cargo.current_dir(crate::root()).stderr(std::process::Stdio::inherit()).kill_on_drop(true);
     let output = cargo.output().await.context("running cargo test --no-run")?;
     ensure!(output.status.success(), "building the scenarios ended with {}; see the lines above", output.status);

@@ -27,8 +27,8 @@ pub(super) async fn run(go: &Go, args: &Args) -> Ending {
 }
 
 async fn play(program: &Path) -> anyhow::Result<()> {
-    let mut tests = Command::new("cargo");
-    tests.args(["test", "-p", "orlop", "--test", "registration", "gos_registrar"]);
+    let mut tests = Command::from(crate::tools::cargo());
+    tests.args(["test", "--workspace", "--test", "registration", "gos_registrar"]);
     tests.env("ORLOP_GO_REGISTRAR", program).current_dir(crate::root()).kill_on_drop(true);
     let status = tests.status().await.context("running cargo test")?;
     if status.success() { Ok(()) } else { bail!("the scenario ended with {status}; see the lines above") }

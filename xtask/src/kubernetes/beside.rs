@@ -1,6 +1,7 @@
 //! Programs that work beside an API server: controllers, a scheduler, provisioners, drivers; theirs and ours.
 
 use std::path::Path;
+use std::process::ExitStatus;
 
 use anyhow::Context as _;
 use tokio::process::Command;
@@ -99,6 +100,11 @@ impl Beside {
     /// Ends only if the program does.
     pub(crate) async fn died(&mut self) -> anyhow::Error {
         self.process.died().await
+    }
+
+    /// SIGTERM, and how it ends.
+    pub(crate) async fn end(self) -> anyhow::Result<ExitStatus> {
+        self.process.stop().await
     }
 
     /// SIGTERM, and waits for the end, however it ends.

@@ -3,6 +3,7 @@
 //! because it alone leaves a trace.
 
 mod limits;
+mod machines;
 mod namespaces;
 mod nodes;
 mod pods;
@@ -106,9 +107,18 @@ pub fn validate(request: &Request<'_>, object: &Value, lookup: &dyn Lookup) -> R
     quota::check(request, object, lookup)
 }
 
-/// What nodes may not do, when the caller is one: NodeRestriction, off by default in the reference.
-pub fn restrict_node(request: &Request<'_>, object: Option<&Value>, user: &User<'_>) -> Result<(), ApiError> {
-    nodes::restrict(request, object, user)
+/// What nodes may not do, when the caller is one: NodeRestriction, off by default in the reference. The same for what stands
+/// beside the driver of a machine that joined.
+pub fn restrict_node(
+    request: &Request<'_>,
+    object: Option<&Value>,
+    user: &User<'_>,
+    lookup: &dyn Lookup,
+) -> Result<(), ApiError> {
+    match user.machine() {
+        Some(machine) => machines::restrict(request, object, machine, lookup),
+        None => nodes::restrict(request, object, user),
+    }
 }
 
 /// The part of a DELETE that admission has a say in.

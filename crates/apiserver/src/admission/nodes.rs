@@ -2,7 +2,7 @@
 //! only touch what belongs to that node.
 
 use super::{Operation, Request};
-use crate::keys::MIRROR_POD;
+use crate::keys::{MACHINE_KEY, MIRROR_POD};
 use crate::kinds::read::{annotation, copy, list, pairs, remove, set, text, unchanged};
 use crate::status::ApiError;
 use serde_json::{Value, json};
@@ -21,6 +21,11 @@ impl<'a> User<'a> {
     /// The node whose identity this is.
     fn node(&self) -> Option<&'a str> {
         if self.groups.contains(&"system:nodes") { self.name.strip_prefix("system:node:") } else { None }
+    }
+
+    /// The machine beside whose driver this one stands.
+    pub(super) fn machine(&self) -> Option<&'a str> {
+        if self.groups.contains(&"orlop:machines") { self.name.strip_prefix("orlop:machine:") } else { None }
     }
 }
 
@@ -83,6 +88,10 @@ fn restrict_node(request: &Request<'_>, object: Option<&Value>, node: &str) -> R
         return Err(request.forbidden(&why));
     }
     let Some(object) = object else { return Ok(()) };
+    if annotation(object, MACHINE_KEY) != request.old.and_then(|old| annotation(old, MACHINE_KEY)) {
+        let why = format!("node {} is not allowed to modify the annotation {MACHINE_KEY}", quoted(node));
+        return Err(request.forbidden(&why));
+    }
     let labels = forbidden_labels(object, request.old);
     let Some(old) = request.old else {
         let why = format!("is not allowed to set the following labels: {}", labels.join(", "));

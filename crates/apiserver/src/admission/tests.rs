@@ -290,6 +290,8 @@ fn a_node_touches_only_its_own() {
     let mut promoted = old.clone();
     promoted["metadata"]["labels"] =
         json!({"node-restriction.kubernetes.io/a": "", "x.k8s.io/b": "", "kubernetes.io/os": "l"});
+    let mut rekeyed = old.clone();
+    rekeyed["metadata"]["annotations"] = json!({"orlop.dev/machine-key": "another"});
     let status = Request { subresource: "status", ..update("persistentvolumeclaims", &old) };
     let node = |name| Request { name, ..update("nodes", &old) };
     let (own, foreign) = (json!({"spec": {"nodeName": "n1"}}), json!({"spec": {"nodeName": "n2"}}));
@@ -309,6 +311,7 @@ fn a_node_touches_only_its_own() {
         (update("persistentvolumeclaims", &old), Some(&resized), Some("may only update PVC status")),
         (node("n1"), Some(&old), None),
         (node("n1"), Some(&relabelled), None),
+        (node("n1"), Some(&rekeyed), Some("is not allowed to modify the annotation orlop.dev/machine-key")),
         (
             node("n1"),
             Some(&promoted),
@@ -327,12 +330,12 @@ fn a_node_touches_only_its_own() {
         ),
     ];
     for (request, object, expected) in cases {
-        let result = restrict_node(&request, object, &user);
+        let result = restrict_node(&request, object, &user, &world());
         match expected {
             None => assert_eq!(result, Ok(())),
             Some(expected) => assert!(result.expect_err(expected).message.contains(expected)),
         }
         let admin = User { name: "admin", groups: &["system:masters"] };
-        assert_eq!(restrict_node(&request, object, &admin), Ok(()));
+        assert_eq!(restrict_node(&request, object, &admin, &world()), Ok(()));
     }
 }

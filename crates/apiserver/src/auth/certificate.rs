@@ -8,7 +8,9 @@ use ring::digest::{SHA256, digest};
 use thiserror::Error;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::{AUTHENTICATED, CREDENTIAL_ID, UNAUTHENTICATED, UnixSeconds, User};
+use super::signing::JOINED;
+use super::{AUTHENTICATED, CREDENTIAL_ID, KeyHash, UNAUTHENTICATED, UnixSeconds, User};
+use crate::keys::MACHINE_KEY;
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CertificateError {
@@ -52,7 +54,11 @@ impl Reading {
             groups.push(AUTHENTICATED.into());
         }
         let id = format!("X509SHA256={}", hex(digest(&SHA256, der).as_ref()));
-        let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![id])]);
+        let mut extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![id])]);
+        if subject.iter_organizational_unit().any(|unit| unit.as_str() == Ok(JOINED)) {
+            let key = KeyHash::of(certificate.public_key().raw);
+            extra.insert(MACHINE_KEY.to_owned(), vec![key.to_string()]);
+        }
         let user = User { name: name.to_owned(), uid: String::new(), groups, extra };
         Ok(Self { user, not_before, not_after })
     }

@@ -184,6 +184,10 @@ pub enum JoinRefusal {
         "the token was used by the machine {0:?} and is good for one machine: make another one with `orlop token create --data DIR`"
     )]
     Spent(String),
+    #[error(
+        "the machine {0:?} was taken out after it had used the token: make another one with `orlop token create --node {0}`"
+    )]
+    TakenOut(String),
 }
 
 /// Whether the holder of a credential may ask at all.
@@ -201,7 +205,7 @@ pub(crate) fn check_secret(record: Option<&Value>, secret: &str, now: UnixSecond
 }
 
 /// What letting a machine in does to its token.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     First,
     /// The answer was lost, and the same machine asks again.

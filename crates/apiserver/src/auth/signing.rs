@@ -8,8 +8,8 @@
 use std::fmt;
 
 use rcgen::{
-    CertificateParams, CertificateSigningRequestParams, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose,
-    PublicKeyData as _,
+    CertificateParams, CertificateSigningRequestParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair,
+    KeyUsagePurpose, PublicKeyData as _,
 };
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use rustls_pki_types::CertificateDer;
@@ -20,6 +20,8 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::pki::{BACKDATE, DAY, Facts, params};
 use super::{Identity, Pki, PkiError, UnixSeconds};
 
+/// The unit in the certificates of machines that joined: they count only for as long as the machine's Node stands.
+pub(super) const JOINED: &str = "orlop:joined";
 /// How long a certificate of a machine is good for.
 const MACHINE_DAYS: i64 = 90;
 
@@ -28,7 +30,7 @@ const MACHINE_DAYS: i64 = 90;
 pub struct KeyHash([u8; SHA256_OUTPUT_LEN]);
 
 impl KeyHash {
-    fn of(key_info: &[u8]) -> Self {
+    pub(super) fn of(key_info: &[u8]) -> Self {
         let mut hash = [0; SHA256_OUTPUT_LEN];
         hash.copy_from_slice(digest(&SHA256, key_info).as_ref());
         Self(hash)
@@ -138,13 +140,14 @@ impl CertificateSigner {
         self.key
     }
 
-    /// A certificate for a client, in PEM.
+    /// A certificate for a machine that joined, in PEM.
     pub fn sign(&self, request: &SigningRequest, subject: &Subject<'_>, now: UnixSeconds) -> Result<String, PkiError> {
         let issuer = Issuer::from_ca_cert_pem(self.ca.certificate_pem(), KeyPair::from_pem(self.ca.key_pem())?)?;
         // Nothing outlives its authority.
         let ca_end = Facts::read(self.ca.certificate_pem()).map_or(i64::MAX, |facts| facts.not_after);
         let times = (now.0 - BACKDATE, ca_end.min(now.0 + MACHINE_DAYS * DAY));
         let mut params = params(subject.name, Some(subject.group), times)?;
+        params.distinguished_name.push(DnType::OrganizationalUnitName, JOINED);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;

@@ -37,8 +37,11 @@ pub(super) fn serve(call: &Call, endpoint: &Endpoint) -> Outcome<Answer> {
             let core = &call.shared.core;
             let mut text = call.shared.metrics.print(&core.served(), &core.store);
             if let Some(beside) = call.shared.beside.get() {
-                // The mark of OpenMetrics for the end has no place in the older form.
-                text.push_str((beside.0)().trim_end().trim_end_matches("# EOF"));
+                let beside = (beside.0)();
+                // The mark of OpenMetrics for the end has no place in the older form, and each of several texts has one.
+                for line in beside.lines().filter(|line| *line != "# EOF") {
+                    text.extend([line, "\n"]);
+                }
             }
             Ok(Answer::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text))
         }

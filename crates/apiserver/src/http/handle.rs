@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::answer::{Answer, Layout};
 use super::body::Body;
+use super::member::Member;
 use super::{BodyError, Caller, Shared, endpoints, join, resources};
 use crate::audit::{AuditLog, Entry, Seen};
 use crate::auth::{ANONYMOUS, User};
@@ -203,6 +204,9 @@ fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Ar
         return Err(Refusal::Unauthorized.into());
     }
     seen.user = Some(Arc::clone(&user));
+    if let Some(member) = Member::of(&user) {
+        member.check(&shared.core)?;
+    }
     let acting = match shared.gate.impersonated(&shared.core, &user, &parts.headers)?.map(Arc::new) {
         Some(other) => {
             seen.impersonated = Some(Arc::clone(&other)).filter(|other| *other != user);

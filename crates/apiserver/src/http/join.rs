@@ -9,6 +9,8 @@
 //! 2. A name belongs to the first key that joined under it: the Node is made here, with the key's hash, before anything is
 //!    signed. Who asks again with the same key gets the same answer, and a machine whose name was given to another key
 //!    gets nothing more under it.
+//! 3. What was signed counts for as long as that Node stands with that key ([`member`](super::member)): deleting it ends
+//!    the machine's access.
 
 use std::sync::Arc;
 
@@ -31,10 +33,10 @@ use crate::verbs::{Core, Failure, Outcome, Replacement, Write};
 
 const NEWCOMER: &str = "system:bootstrap:";
 const NEWCOMERS: &str = "system:bootstrappers";
-const NODE: &str = "system:node:";
+pub(super) const NODE: &str = "system:node:";
 const NODES: &str = "system:nodes";
 /// Who stands beside the driver of a machine, and all of them.
-const MACHINE: &str = "orlop:machine:";
+pub(super) const MACHINE: &str = "orlop:machine:";
 const MACHINES: &str = "orlop:machines";
 /// A node's name is also the value of a label.
 const LONGEST_NAME: usize = 63;
@@ -73,7 +75,7 @@ fn now(core: &Core) -> UnixSeconds {
     UnixSeconds(core.now().seconds())
 }
 
-fn kind(plural: &str) -> Outcome<(&'static Arc<Resource>, &'static dyn Rules)> {
+pub(super) fn kind(plural: &str) -> Outcome<(&'static Arc<Resource>, &'static dyn Rules)> {
     let resource = catalog::built_in().resource("", "v1", plural);
     let found = resource.and_then(|resource| Some((resource, resource.rules()?)));
     Ok(found.ok_or_else(ApiError::unknown_resource)?)
@@ -151,6 +153,10 @@ async fn welcome(core: &Core, id: &str, (node, key): (&str, &KeyHash)) -> Outcom
     let mut record = token(core, id)?.ok_or_else(|| no_entry(&JoinRefusal::Unknown))?;
     let used = join::check_machine(&record, node, key).map_err(|refusal| no_entry(&refusal))?;
     let known = holder(core, node, key)?;
+    if (used, known) == (join::Use::Again, Holder::Nobody) {
+        // Its Node was made when it used the token, and somebody has deleted it.
+        return Err(no_entry(&JoinRefusal::TakenOut(node.to_owned())));
+    }
     let user = User::loopback();
     if used == join::Use::First {
         join::note_use(&mut record, node, key);
@@ -176,7 +182,7 @@ async fn welcome(core: &Core, id: &str, (node, key): (&str, &KeyHash)) -> Outcom
 }
 
 /// Whose a name is.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     Nobody,
     Asker,
@@ -196,7 +202,7 @@ fn holder(core: &Core, node: &str, key: &KeyHash) -> Outcome<Holder> {
     }
 }
 
-/// A machine that was taken out has a good certificate for a while. Once its name is another's, it gets no new one.
+/// What was signed by an earlier version counts whatever its Node says. Once its name is another's, it gets no new one.
 fn still_its_name(core: &Core, node: &str, key: &KeyHash) -> Outcome<()> {
     let live = core.load(kind("nodes")?.0, None, node);
     match live.as_ref().and_then(|live| read::annotation(&live.object, MACHINE_KEY)) {

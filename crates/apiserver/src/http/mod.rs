@@ -5,12 +5,14 @@
 
 mod answer;
 mod body;
+mod containers;
 mod endpoints;
 mod gate;
 mod gzip;
 mod handle;
 mod join;
 mod list_text;
+mod member;
 mod questions;
 mod render;
 mod resources;

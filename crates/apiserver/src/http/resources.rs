@@ -6,9 +6,10 @@ use futures_util::StreamExt as _;
 
 use super::answer::Answer;
 use super::handle::Call;
+use super::member::Member;
 use super::questions::ask;
 use super::render::Form;
-use super::writes;
+use super::{containers, writes};
 use crate::catalog::{Resource, Subresource};
 use crate::kinds::Rules;
 use crate::request::{
@@ -81,11 +82,12 @@ pub(super) async fn serve(call: Call, request: &ResourceRequest) -> Outcome<Answ
     let answer = match (&request.name, &request.subresource) {
         (None, _) => collection(call, asked, request).await,
         (Some(name), None) => object(call, asked, name, request).await,
-        (Some(name), Some(subresource)) => match resource.subresource(subresource) {
-            Some(subresource) => below(call, asked, name, subresource).await,
+        (Some(name), Some(below_it)) => match (resource.subresource(below_it), containers::lack(resource, below_it)) {
+            (Some(subresource), _) => below(call, asked, name, subresource).await,
+            (None, Some(lack)) => containers::refuse(&call, &asked, name, lack).await,
             // The reference looks for custom resources in another place, which answers in other words.
-            None if resource.custom().is_some() => Err(ApiError::not_found(resource.named(), name).into()),
-            None => Err(ApiError::unknown_resource().into()),
+            (None, None) if resource.custom().is_some() => Err(ApiError::not_found(resource.named(), name).into()),
+            (None, None) => Err(ApiError::unknown_resource().into()),
         },
     }?;
     let deprecation = resource.custom().and_then(|custom| custom.deprecation());
@@ -189,5 +191,10 @@ async fn watch(call: &Call, asked: &Asked, name: Option<&str>) -> Outcome<Answer
         }
         Target::Endpoint(_) => lines,
     };
-    Ok(Answer::watch(counted, encoding))
+    // A watch outlives the moment in which its reader was let in.
+    let followed = match Member::of(&call.user) {
+        Some(member) => Box::pin(counted.take_until(member.leaves(Arc::clone(&call.shared.core)))),
+        None => counted,
+    };
+    Ok(Answer::watch(followed, encoding))
 }

@@ -110,7 +110,7 @@ impl Core {
     /// What nodes may not do.
     fn restrict(&self, request: &Request<'_>, user: &crate::auth::User, object: Option<&Value>) -> Outcome<()> {
         let groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
-        Ok(admission::restrict_node(request, object, &User { name: &user.name, groups: &groups })?)
+        Ok(admission::restrict_node(request, object, &User { name: &user.name, groups: &groups }, &State(self))?)
     }
 
     /// Validating admission of a create: what has to be written together with the object.

@@ -1,6 +1,7 @@
 //! Custom resources in process: a definition, its objects, and the end of both (spec/apiserver.md 6.9).
 
 use crate::support::{MERGE, Server};
+use apiserver::store::CommitError;
 use serde_json::{Value, json};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -30,7 +31,7 @@ fn definition() -> Value {
 }
 
 /// A server on which the definition is established.
-async fn established() -> (Server, tokio::task::JoinHandle<()>) {
+async fn established() -> (Server, tokio::task::JoinHandle<Result<(), CommitError>>) {
     let server = Server::start().await;
     let api = server.api.clone();
     let background = tokio::spawn(async move { api.run().await });
@@ -60,7 +61,7 @@ async fn every_served_version_shows_the_same_object() {
     let group = server.call("GET", "/apis/conf.io", None).await;
     assert_eq!(group.body["preferredVersion"]["version"], "v1");
     server.api.service().stop();
-    background.await.expect("the controllers end");
+    background.await.expect("the controllers end").expect("the store works");
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +74,7 @@ async fn the_generation_follows_the_spec_and_not_the_status() {
     let spec = server.send("PATCH", &format!("{FOOS}/f"), Some(&json!({"spec": {"b": 2}})), MERGE).await;
     assert_eq!((&spec.body["status"]["ok"], &spec.body["metadata"]["generation"]), (&json!(true), &json!(2)));
     server.api.service().stop();
-    background.await.expect("the controllers end");
+    background.await.expect("the controllers end").expect("the store works");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +91,7 @@ async fn a_deleted_definition_takes_its_objects_along() {
     let gone = server.call("GET", "/apis/conf.io/v1", None).await;
     assert_eq!((gone.code, gone.body), (404, json!("404 page not found\n")));
     server.api.service().stop();
-    background.await.expect("the controllers end");
+    background.await.expect("the controllers end").expect("the store works");
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,7 +120,7 @@ async fn owners_of_custom_kinds_are_followed() {
     server.call("DELETE", &format!("{FOOS}/f"), None).await;
     assert_eq!(events.brief().await.as_deref(), Some("DELETED d"));
     server.api.service().stop();
-    background.await.expect("the controllers end");
+    background.await.expect("the controllers end").expect("the store works");
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +135,7 @@ async fn a_key_that_is_given_twice_is_warned_about_or_refused() {
     assert_eq!((warned.code, warned.warnings), (201, vec![r#"299 - "duplicate field \"spec.b\"""#.to_owned()]));
     assert_eq!(warned.body["spec"]["b"], 2);
     server.api.service().stop();
-    background.await.expect("the controllers end");
+    background.await.expect("the controllers end").expect("the store works");
 }
 
 #[tokio::test(start_paused = true)]

@@ -161,8 +161,53 @@ async fn a_machine_that_was_taken_out_does_not_come_back_under_a_name_that_is_an
     let (code, answer) = host.join(&host.token(60, None).await.credential(), &new).await;
     assert_eq!(code, 201, "{answer}");
     let (code, answer) = send(&service, None, "/orlop/join", &old.request()).await;
-    assert_eq!((code, answer["reason"].as_str()), (403, Some("Forbidden")), "{answer}");
-    assert!(answer["message"].as_str().is_some_and(|message| message.contains("another machine now")), "{answer}");
+    assert_eq!((code, answer["reason"].as_str()), (401, Some("Unauthorized")), "{answer}");
+    assert!(answer["message"].as_str().is_some_and(|message| message.contains("another's now")), "{answer}");
+}
+
+async fn get(service: &Service, path: &str) -> http::Response<apiserver::http::Body> {
+    let request = Request::get(path).body(Full::new(Bytes::new())).expect("the request is well formed");
+    service.clone().oneshot(request).await.expect("the service does not fail")
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleting_its_node_ends_the_access_of_a_machine_also_for_what_it_follows() {
+    let host = Host::start().await;
+    let (token, machine) = (host.token(60, None).await, Machine::new("b"));
+    let (code, answer) = host.join(&token.credential(), &machine).await;
+    assert_eq!(code, 201, "{answer}");
+    let [node, beside] = ["node", "machine"].map(|which| {
+        let holder = holder(&answer["certificates"][which]);
+        host.server.api.service().as_user(holder)
+    });
+    assert_eq!(get(&node, "/api/v1/nodes/b").await.status(), 200);
+    assert_eq!(get(&beside, "/api/v1/nodes/b").await.status(), 403, "this server has no roles for machines");
+    let watch = get(&node, "/api/v1/nodes?watch=true&fieldSelector=metadata.name%3Db").await;
+    assert_eq!(watch.status(), 200);
+
+    let started = tokio::time::Instant::now();
+    assert_eq!(host.server.call("DELETE", "/api/v1/nodes/b", None).await.code, 200);
+    watch.into_body().collect().await.expect("it ends well");
+    assert!(
+        started.elapsed() < std::time::Duration::from_secs(60),
+        "it ended before its time: {:?}",
+        started.elapsed()
+    );
+    for service in [&node, &beside] {
+        assert_eq!(get(service, "/api/v1/nodes/b").await.status(), 401);
+        let (code, answer) = send(service, None, "/orlop/join", &machine.request()).await;
+        assert_eq!(code, 401, "{answer}");
+        assert!(
+            answer["message"].as_str().is_some_and(|said| said.contains("orlop token create --node b")),
+            "{answer}"
+        );
+    }
+    let (code, answer) = host.join(&token.credential(), &machine).await;
+    assert_eq!(code, 401, "a token that was used does not bring it back: {answer}");
+    assert!(answer["message"].as_str().is_some_and(|said| said.contains("taken out")), "{answer}");
+    let (code, answer) = host.join(&host.token(60, Some("b")).await.credential(), &machine).await;
+    assert_eq!(code, 201, "a new one does: {answer}");
+    assert_eq!(get(&node, "/api/v1/nodes/b").await.status(), 200, "with the same key");
 }
 
 #[tokio::test(start_paused = true)]

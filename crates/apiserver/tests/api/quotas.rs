@@ -2,6 +2,7 @@
 //! spec/controllers.md 3.9).
 
 use crate::support::{Events, MERGE, Server};
+use apiserver::store::CommitError;
 use serde_json::{Value, json};
 
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
@@ -16,8 +17,10 @@ fn claim(name: &str, size: &str) -> Value {
     })
 }
 
+type Run = tokio::task::JoinHandle<Result<(), CommitError>>;
+
 /// A server with a quota, its controllers running, and the quota's changes.
-async fn counted(hard: Value) -> (Server, tokio::task::JoinHandle<()>, Events) {
+async fn counted(hard: Value) -> (Server, Run, Events) {
     let server = Server::start().await;
     let api = server.api.clone();
     let run = tokio::spawn(async move { api.run().await });
@@ -31,9 +34,9 @@ async fn used(events: &mut Events) -> Value {
     events.next().await.expect("the watch goes on")["object"]["status"]["used"].clone()
 }
 
-async fn stop(server: &Server, run: tokio::task::JoinHandle<()>) {
+async fn stop(server: &Server, run: Run) {
     server.api.service().stop();
-    run.await.expect("the controllers end");
+    run.await.expect("the controllers end").expect("the store works");
 }
 
 #[tokio::test(start_paused = true)]

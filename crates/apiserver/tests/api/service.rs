@@ -170,7 +170,7 @@ async fn a_deleted_namespace_refuses_writes_loses_its_content_and_goes() {
     while events.brief().await.expect("the watch goes on") != "DELETED n" {}
     assert_eq!(server.call("GET", "/api/v1/namespaces/n/configmaps", None).await.body["items"], json!([]));
     server.api.service().stop();
-    background.await.expect("the controllers end");
+    background.await.expect("the controllers end").expect("the store works");
 }
 
 /// An owner, and a map that it owns.
@@ -197,7 +197,7 @@ async fn deletions(server: &Server, policy: &str, wanted: usize) -> Vec<String> 
         gone.extend(event.strip_prefix("DELETED ").map(str::to_owned));
     }
     server.api.service().stop();
-    background.await.expect("the controllers end");
+    background.await.expect("the controllers end").expect("the store works");
     gone
 }
 
@@ -303,4 +303,30 @@ async fn a_watch_may_ask_for_more_time_than_there_is() {
     let mut events = server.watch(path).await;
     server.create_config_map("c", serde_json::json!({})).await;
     assert_eq!(events.brief().await.as_deref(), Some("ADDED c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_a_container_is_told_that_none_runs_here() {
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    let server = Server::start().await;
+    let account = json!({"metadata": {"name": "default"}});
+    server.call("POST", "/api/v1/namespaces/default/serviceaccounts", Some(&account)).await;
+    let pod = json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(server.call("POST", PODS, Some(&pod)).await.code, 201);
+    let rows = [
+        ("GET", "log", "no log"),
+        ("POST", "exec?command=ls", "nothing to run a command in"),
+        ("GET", "exec?command=ls", "nothing to run a command in"),
+        ("POST", "attach", "nothing to attach to"),
+        ("GET", "portforward", "no port to forward to"),
+    ];
+    for (method, path, lack) in rows {
+        let refused = server.call(method, &format!("{PODS}/web/{path}"), None).await;
+        assert_eq!((refused.code, &refused.body["reason"]), (400, &json!("BadRequest")), "{path}");
+        let message = refused.body["message"].as_str().expect("a message");
+        assert!(message.starts_with(&format!("pod \"web\" has {lack}: no container runs here")), "{message}");
+        let missing = server.call(method, &format!("{PODS}/none/{path}"), None).await;
+        assert_eq!(missing.body["message"], "pods \"none\" not found", "{path}");
+    }
+    assert_eq!(server.call("GET", &format!("{PODS}/web/nothing"), None).await.code, 404);
 }

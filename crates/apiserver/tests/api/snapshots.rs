@@ -90,7 +90,7 @@ async fn a_second_start_writes_nothing_and_repairs_what_is_missing() {
     });
     while events.brief().await.expect("the watch goes on") != "DELETED volumesnapshotclasses.snapshot.storage.k8s.io" {}
     third.api.service().stop();
-    run.await.expect("the controllers end");
+    run.await.expect("the controllers end").expect("the store works");
     drop((events, third));
     let fourth = Server::over(store()).await;
     let repaired = fourth.call("GET", &path, None).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use apiserver::auth::{AUTHENTICATED, User};
 use apiserver::sources::{RuntimeClock, SeededEntropy};
-use apiserver::store::{History, Options, Store, UnixMillis};
+use apiserver::store::{CommitError, History, Options, Store, UnixMillis};
 use apiserver::{Api, Settings};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod};
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// A server whose controllers run until it is dropped.
 pub(crate) struct Server {
     pub(crate) api: Api,
-    background: tokio::task::JoinHandle<()>,
+    background: tokio::task::JoinHandle<Result<(), CommitError>>,
 }
 
 impl Server {

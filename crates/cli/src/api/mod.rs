@@ -14,8 +14,9 @@ use apiserver::sources::{Clock, SystemEntropy};
 use apiserver::store::{Options, Store, UnixMillis};
 use apiserver::{Api, Settings};
 use futures_util::FutureExt as _;
+use runtime::stop;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::process::LogArgs;
 use crate::{data, usage};
@@ -23,7 +24,7 @@ use crate::{data, usage};
 /// Who signs service-account tokens, and for whom they are.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// Serves the Kubernetes API for storage, without a cluster.
+/// Serve the Kubernetes API for storage, without a cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -72,7 +73,7 @@ fn start(args: Args) -> anyhow::Result<()> {
     args.log.start()?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(workers()).enable_all().build().context("starting the runtime")?;
-    runtime.block_on(serve_api(args))
+    crate::process::to_its_end(&runtime, serve_api(args))
 }
 
 /// Threads that answer requests. A long list on one must not hold up all others, and TLS is worth a core or two; more
@@ -82,7 +83,7 @@ fn workers() -> usize {
 }
 
 async fn serve_api(args: Args) -> anyhow::Result<()> {
-    let stop = told_to_stop()?;
+    let stop = stop::first_signal()?;
     // Before anything else: a server that cannot note what it does is not started.
     let audit = args.audit_log.as_deref().map(audit_log).transpose()?;
     let server = Server::open(&args.data, args.listen, args.write_kubeconfig.as_deref()).await?;
@@ -172,15 +173,27 @@ impl Server {
     /// Answers until `stop`.
     pub(crate) async fn serve(self, audit: Option<AuditLog>, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let config = tls(self.keys).context("preparing TLS")?;
+        let (going_on, gone) = oneshot::channel::<()>();
         let background = {
             let api = self.api.clone();
-            tokio::spawn(async move { api.run().await })
+            tokio::spawn(async move {
+                let ended = api.run().await;
+                drop(going_on);
+                ended
+            })
         };
         let service = match audit {
             Some(log) => self.api.service().audited(Arc::new(log)),
             None => self.api.service(),
         };
-        let stop = stop.shared();
+        // A server whose store takes no more writes is of no use until it is opened anew, by whoever starts it again.
+        let stop = async move {
+            tokio::select! {
+                () = stop => {}
+                _ = gone => {}
+            }
+        }
+        .shared();
         let machines = async {
             match self.machines {
                 Some(listener) => {
@@ -193,7 +206,8 @@ impl Server {
         let own = serve(self.listener, config.clone(), service.clone(), stop.clone(), Limits::default());
         let (own, machines) = tokio::join!(own, machines);
         own.and(machines).context("serving")?;
-        background.await.context("the controllers")
+        let ended = background.await.context("the controllers")?;
+        ended.context("it can be started again once its disk takes writes, and has everything that was acknowledged")
     }
 }
 
@@ -202,18 +216,6 @@ fn audit_log(path: &Path) -> anyhow::Result<AuditLog> {
         Some("-") => Ok(AuditLog::to(Box::new(std::io::stdout()))),
         _ => AuditLog::file(path).context("--audit-log"),
     }
-}
-
-/// Ends at the first of the signals that mean "stop".
-fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate()).context("listening for signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for signals")?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }
 
 /// The time of day of this machine.

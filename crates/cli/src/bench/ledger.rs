@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::{Claim, ClaimPhase, Object as _, Volume, VolumePhase};
 use runtime::client::Selection;
-use runtime::{Cache, Caches, Change};
+use runtime::{Cache, Caches, Change, Subscription};
 use tokio::time::Instant;
 
 use super::progress::Progress;
@@ -33,6 +33,7 @@ pub(super) struct Ledger {
     namespace: Arc<str>,
     book: Arc<Mutex<Book>>,
     progress: Progress<Moment>,
+    _subscriptions: Vec<Subscription>,
 }
 
 #[derive(Debug, Default)]
@@ -72,21 +73,22 @@ impl Ledger {
     /// Notes what happens to the claims of `namespace` and to their volumes.
     pub(super) fn follow(caches: &Caches, namespace: &str, count: usize) -> Self {
         let selection = Selection { namespace: Some(namespace.to_owned()), ..Selection::default() };
-        let ledger = Self {
+        let mut ledger = Self {
             claims: caches.selected(selection),
             volumes: caches.of(),
             namespace: namespace.into(),
             book: Arc::new(Mutex::new(Book { claims: vec![Times::default(); count], ..Book::default() })),
             progress: Progress::new(),
+            _subscriptions: Vec::new(),
         };
         let (book, progress) = (ledger.book.clone(), ledger.progress.clone());
-        ledger.claims.subscribe(move |change| {
+        let claims = ledger.claims.subscribe(move |change| {
             if let Some((moment, at)) = lock(&book).claim(change) {
                 progress.note(moment, at);
             }
         });
         let (book, progress, prefix) = (ledger.book.clone(), ledger.progress.clone(), ledger.namespace.clone());
-        ledger.volumes.subscribe(move |change| {
+        let volumes = ledger.volumes.subscribe(move |change| {
             if became_available(change) && change.key().name().starts_with(&*prefix) {
                 progress.note(Moment::Available, Instant::now());
             }
@@ -98,6 +100,7 @@ impl Ledger {
                 }
             }
         });
+        ledger._subscriptions = vec![claims, volumes];
         ledger
     }
 

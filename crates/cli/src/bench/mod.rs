@@ -21,9 +21,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use runtime::args::parse_duration;
 
+use crate::cluster::output;
 use crate::process;
 
-/// Puts load on a cluster and measures how it copes.
+/// Put load on a cluster and measure how it copes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -65,10 +66,9 @@ enum Output {
 impl Output {
     fn print(self, report: &(impl std::fmt::Display + serde::Serialize)) -> anyhow::Result<()> {
         match self {
-            Self::Text => print!("{report}"),
-            Self::Json => println!("{}", serde_json::to_string(report)?),
+            Self::Text => output::write(&report.to_string()),
+            Self::Json => output::write(&format!("{}\n", serde_json::to_string(report)?)),
         }
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Looks at a cluster: what stands around one claim or volume, all at once, as far as it may be read.
 
 use api::keys::label;
+use api::node::PodPhase;
 use api::object::UnixSeconds;
 use api::{Claim, ConfigMap, DataSource, Event, Grant, Key, Kind, Object, Pod, Snapshot, Uid, Volume, Word};
 use lifecycle::explain::{Begun, Listing, Picture};
@@ -10,6 +11,14 @@ use serde::Deserialize;
 
 /// Objects per page.
 const PAGE: u32 = 500;
+
+/// Whether a pod is to have a claim's volume, and has not got it.
+fn waits(pod: &Pod, claim: &Claim) -> bool {
+    pod.namespace() == claim.namespace()
+        && pod.phase == PodPhase::Pending
+        && pod.volumes_ready.as_ref().is_none_or(|said| !said.ready)
+        && pod.claims().any(|name| *name == *claim.name())
+}
 
 /// One look at a cluster.
 pub(crate) struct Eye<'a> {
@@ -22,20 +31,16 @@ impl<'a> Eye<'a> {
         Self { client, now: UnixSeconds(clock.now().as_second()) }
     }
 
-    /// What stands around a claim. A claim that has its volume needs less of it.
+    /// What stands around a claim. A claim that has its volume needs less of it, unless a pod waits for the two.
     pub(crate) async fn around_claim(&self, claim: &Claim) -> Picture {
         let namespace = Key::cluster(claim.namespace());
         let here = Selection { namespace: Some(claim.namespace().to_owned()), ..Selection::default() };
         let all = Selection::default();
-        let (open, going) = (claim.volume_name.is_empty(), claim.meta.is_deleting());
-        let (claims, volumes, classes, pods, events, namespaces) = tokio::join!(
-            self.list(&here),
-            self.volumes_for(claim),
-            self.list_if(open, &all),
-            self.list(&here),
-            self.list(&here),
-            self.one(&namespace),
-        );
+        let going = claim.meta.is_deleting();
+        let (claims, pods, events, namespaces) =
+            tokio::join!(self.list(&here), self.list::<Pod>(&here), self.list(&here), self.one(&namespace));
+        let open = claim.volume_name.is_empty() || pods.items().iter().any(|pod| waits(pod, claim));
+        let (volumes, classes) = tokio::join!(self.volumes_for(claim, open), self.list_if(open, &all));
         let (nodes, csi_nodes, drivers, attachments, leases) = tokio::join!(
             self.list_if(open || going, &all),
             self.list_if(open, &all),
@@ -109,11 +114,21 @@ impl<'a> Eye<'a> {
     pub(crate) async fn around_pod(&self, pod: &Pod) -> Picture {
         let here = Selection { namespace: Some(pod.namespace().to_owned()), ..Selection::default() };
         let all = Selection::default();
-        let (claims, volumes, classes, pods, events) =
-            tokio::join!(self.list(&here), self.list(&all), self.list(&all), self.list(&here), self.list(&here),);
+        let (claims, volumes, classes, pods, events) = tokio::join!(
+            self.list::<Claim>(&here),
+            self.list(&all),
+            self.list(&all),
+            self.list(&here),
+            self.list(&here),
+        );
         let (nodes, csi_nodes, drivers, attachments, leases) =
             tokio::join!(self.list(&all), self.list(&all), self.list(&all), self.list(&all), self.list(&all));
-        let (capacities, intents) = tokio::join!(self.list(&all), self.intents(true));
+        let missing = |claims: &Listing<Claim>| {
+            let there = |name: &str| claims.items().iter().any(|claim| claim.name() == name);
+            claims.is_seen() && pod.claims().any(|name| !there(&name))
+        };
+        let (capacities, intents, quotas) =
+            tokio::join!(self.list(&all), self.intents(true), self.list_if(missing(&claims), &here));
         Picture {
             now: self.now,
             claims,
@@ -121,6 +136,7 @@ impl<'a> Eye<'a> {
             classes,
             pods,
             events,
+            quotas,
             nodes,
             csi_nodes,
             drivers,
@@ -216,11 +232,11 @@ impl<'a> Eye<'a> {
         Picture { now: self.now, pods, events, quotas, claims, ..Picture::default() }
     }
 
-    /// All volumes for a claim that still looks for one; else the one it names.
-    async fn volumes_for(&self, claim: &Claim) -> Listing<Volume> {
-        match &*claim.volume_name {
-            "" => self.list(&Selection::default()).await,
-            name => self.one(&Key::cluster(name)).await,
+    /// All volumes for a claim that looks for one, or whose pods look for a node; else the one it names.
+    async fn volumes_for(&self, claim: &Claim, open: bool) -> Listing<Volume> {
+        match open {
+            true => self.list(&Selection::default()).await,
+            false => self.one(&Key::cluster(&claim.volume_name)).await,
         }
     }
 

@@ -11,7 +11,7 @@ use lifecycle::explain::Listing;
 use runtime::time::SystemClock;
 use runtime::{Client, Entropy, Metrics, client};
 
-use crate::process;
+use crate::{process, usage};
 pub(crate) use look::Eye;
 pub(crate) use measure::MeasureArgs;
 pub(crate) use output::OutputArgs;
@@ -51,7 +51,7 @@ impl ClusterArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ScopeArgs {
     /// Namespace to look at. Without it: the one of the kubeconfig's context.
-    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
+    #[arg(short, long, value_name = "NAME", value_parser = usage::parse_namespace, conflicts_with = "all_namespaces")]
     namespace: Option<String>,
     /// All namespaces.
     #[arg(short = 'A', long)]

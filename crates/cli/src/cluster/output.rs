@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
-use lifecycle::table::Paint;
+use lifecycle::table::{Look, Paint};
 use serde_json::Value;
 
 /// The form of the answer.
@@ -25,20 +25,20 @@ pub(crate) enum Format {
 
 /// An answer that has both forms.
 pub(crate) trait Answer {
-    fn text(&self, wide: bool, paint: Paint) -> String;
+    fn text(&self, look: Look) -> String;
     fn value(&self) -> Value;
 }
 
 impl OutputArgs {
     /// Writes an answer to standard output.
     pub(crate) fn print(self, answer: &impl Answer) -> anyhow::Result<()> {
-        write(&self.render(answer, paint()))
+        write(&self.render(answer))
     }
 
-    fn render(self, answer: &impl Answer, paint: Paint) -> String {
+    fn render(self, answer: &impl Answer) -> String {
         match self.output {
-            Format::Text => answer.text(false, paint),
-            Format::Wide => answer.text(true, paint),
+            Format::Text => answer.text(Look { wide: false, paint: paint(), width: width() }),
+            Format::Wide => answer.text(Look { wide: true, paint: paint(), width: None }),
             Format::Json => format!("{:#}\n", answer.value()),
             Format::Yaml => yaml(&answer.value()),
         }
@@ -54,6 +54,16 @@ pub(crate) fn paint() -> Paint {
         false => Paint::Plain,
     }
 }
+
+/// How many letters a line of the terminal has; nothing if it is none, or does not say.
+fn width() -> Option<usize> {
+    let out = std::io::stdout();
+    let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(out).ok()).flatten()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns >= NARROWEST)
+}
+
+/// In less than this, sentences are not broken: the terminal does it just as badly.
+const NARROWEST: usize = 20;
 
 /// A reader that went away, such as `head`, is no failure.
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {

@@ -62,7 +62,8 @@ impl Effective {
         let (mut of_file, mut of_flags) = (Vec::new(), Vec::new());
         for Wrong { key, text } in wrongs {
             match line(key) {
-                Some(line) => of_file.push(Problem { line, text: format!("{key}: {text}") }),
+                // In a file a setting goes by its name alone.
+                Some(line) => of_file.push(Problem { line, text: format!("{key}: {}", text.replace("--", "")) }),
                 None => of_flags.push(format!("--{key}: {text}")),
             }
         }

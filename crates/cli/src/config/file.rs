@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use super::flags::{Flags, Takes, takes};
 use super::yaml::{self, Entry, Problem, Scalar, Value};
@@ -43,8 +44,7 @@ struct Setting {
 impl ConfigFile {
     /// Reads and checks each setting by itself.
     pub(super) fn read(path: &Path, flags: &Flags) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("reading the configuration file {}", path.display()))?;
+        let text = text_of(path)?;
         let full = std::path::absolute(path).with_context(|| format!("the configuration file {}", path.display()))?;
         let base = full.parent().unwrap_or(Path::new("/"));
         let (entries, mut problems) = yaml::read(&text);
@@ -83,6 +83,22 @@ impl ConfigFile {
     pub(super) fn words(&self, given: impl Fn(&str) -> bool) -> Vec<OsString> {
         let kept = self.settings.iter().filter(|(key, _)| !given(key));
         kept.flat_map(|(_, setting)| setting.words.iter().cloned()).collect()
+    }
+}
+
+fn text_of(path: &Path) -> anyhow::Result<String> {
+    let shown = path.display();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            bail!("there is no configuration file {shown}; `orlop config show > {shown}` writes one with every setting")
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            bail!(
+                "the configuration file {shown} is not text in UTF-8; it is YAML, with lines such as `data: /var/lib/orlop`"
+            )
+        }
+        Err(error) => Err(error).with_context(|| format!("reading the configuration file {shown}")),
     }
 }
 

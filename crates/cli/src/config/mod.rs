@@ -23,7 +23,7 @@ use crate::process;
 pub(crate) use effective::Effective;
 pub(crate) use flags::given_words;
 
-/// Checks and shows the configuration file of `orlop up`.
+/// Check or show the configuration file of `orlop up`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -33,13 +33,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Tells every problem of a file, and whether there is one with the exit code. Nothing is started.
+    /// Tell every problem of a file; the exit code is 1 if there is one. Nothing is started.
     Check {
         /// The file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Prints all settings as `orlop up --config FILE` would take them, with the defaults of those that FILE does not name.
+    /// Print all settings as `orlop up --config FILE` would take them, with the defaults of those that FILE does not name.
     Show {
         /// The file; without it, the defaults.
         #[arg(value_name = "FILE")]
@@ -73,7 +73,7 @@ fn check(file: &Path) -> ExitCode {
         }
         Err(error) => {
             // The report is what was asked for, so it is no message of a failure.
-            let written = output::write(&format!("{error:#}\n"));
+            let written = output::write(&format!("{}\n", process::sentence(&error)));
             match process::ended("config check", written) {
                 ExitCode::SUCCESS => ExitCode::from(1),
                 failed => failed,

@@ -30,6 +30,10 @@ fn text(effective: &Effective) -> anyhow::Result<String> {
     for flag in flags.all() {
         let key = name(flag);
         comment(&mut text, &flag.get_help().map(ToString::to_string).unwrap_or_default()).context("writing")?;
+        if let Some(parts) = usual_parts(effective, key) {
+            writeln!(text, "#{key}: [{}]", parts.join(", ")).context("writing")?;
+            continue;
+        }
         let values = if refused.contains(key) { Vec::new() } else { values(effective, flag) };
         match (values.as_slice(), takes(flag)) {
             ([], _) => {
@@ -60,11 +64,13 @@ fn comment(text: &mut String, sentence: &str) -> std::fmt::Result {
     writeln!(text, "{line}")
 }
 
+/// What runs if the file does not say it. That follows from the cluster and from who runs it, so it is told and not set: a
+/// file that says it would go on saying it when `kubeconfig` is added, and asks for root, which mounts need.
+fn usual_parts(effective: &Effective, key: &str) -> Option<Vec<String>> {
+    (key == "parts" && effective.matches.value_source(key).is_none()).then(|| effective.args.part_names())
+}
+
 fn values(effective: &Effective, flag: &Arg) -> Vec<String> {
-    if name(flag) == "parts" {
-        // Its default depends on the cluster, so that no text in the definition can tell it.
-        return effective.args.part_names();
-    }
     let raw = effective.matches.get_raw(flag.get_id().as_str()).into_iter().flatten();
     raw.map(|value| value.to_string_lossy().into_owned()).collect()
 }

@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
                 Ok(next) => next,
                 Err(error) => {
                     let line = error.marker().line();
-                    self.wrong(line, format!("this is not YAML: {}", sentence(&error.to_string())));
+                    self.wrong(line, format!("this is not YAML: {}", hinted(&sentence(&error.to_string()))));
                     return None;
                 }
             };
@@ -206,6 +206,14 @@ impl<'a> Reader<'a> {
 /// The parser's words without the place, which is told in front.
 fn sentence(text: &str) -> String {
     text.split(" at ").next().unwrap_or(text).split(" at byte").next().unwrap_or(text).to_owned()
+}
+
+/// What is usually behind the parser's words.
+fn hinted(said: &str) -> String {
+    match said.contains("tab") || said.contains("mapping values") || said.contains("indent") {
+        true => format!("{said}; look at the indentation: each setting begins its line, and tabs are not allowed"),
+        false => said.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -14,11 +14,12 @@ use runtime::Stop;
 use runtime::args::{KubeArgs, LeaderArgs, ServeArgs, parse_duration};
 
 use crate::process::{self, Lead, LogArgs, Process};
+use crate::usage;
 
 /// The lease that replicas compete for.
 pub(crate) const LOCK: &str = "orlop-controllers";
 
-/// Runs the controllers that join claims and volumes, protect what is in use, make claims for pods, and bring volumes to nodes.
+/// Bind, protect and attach volumes, as kube-controller-manager does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -112,6 +113,13 @@ struct AttachArgs {
 }
 
 impl AttachArgs {
+    fn tell_what_does_nothing(&self) {
+        if self.disable_force_detach_on_timeout && self.force_detach_after.is_none() {
+            let why = "no time forces a detach unless --force-detach-after is given";
+            tracing::info!(flag = "--disable-force-detach-on-timeout", why, "a flag is taken and has no effect");
+        }
+    }
+
     fn options(&self) -> anyhow::Result<attach::Options> {
         if self.attach_detach_reconcile_sync_period < Duration::from_secs(1) {
             bail!("--attach-detach-reconcile-sync-period must be at least 1s");
@@ -142,10 +150,12 @@ On a cluster, switch the same controllers of kube-controller-manager off:
 -persistentvolume-attach-detach-controller'";
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    process::ended("controllers", args.log.start().and_then(|()| process::block_on(start(args))))
+    let begun = args.work.check().and_then(|()| process::check_leading(&args.leader)).and_then(|()| args.log.start());
+    process::ended("controllers", begun.and_then(|()| process::block_on(start(args))))
 }
 
 async fn start(args: Args) -> anyhow::Result<()> {
+    args.work.attach.tell_what_does_nothing();
     let process = Process::connect(&args.kube, "orlop-controllers").await?;
     let controllers = Controllers::new(&process.context, &args.work)?;
     let lead = Lead::by(&args.leader, LOCK);
@@ -169,14 +179,7 @@ const ATTACHMENTS: [&str; 2] = ["persistentvolume-attach-detach-controller", "at
 
 impl Controllers {
     pub(crate) fn new(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
-        let known = [BINDER, PROTECTOR, EPHEMERAL, ATTACHMENTS].concat();
-        let wrong = |name: &&String| *name != "*" && !known.contains(&name.trim_start_matches('-'));
-        if let Some(name) = args.controllers.iter().find(wrong) {
-            bail!("--controllers: {name:?} is not one of ours; known are {}", known.join(", "));
-        }
-        if args.concurrent_binder_syncs == 0 || args.concurrent_ephemeralvolume_syncs == 0 {
-            bail!("--concurrent-binder-syncs and --concurrent-ephemeralvolume-syncs must be at least 1");
-        }
+        args.check()?;
         let binder = bind::Options {
             workers: args.concurrent_binder_syncs,
             dynamic: args.enable_dynamic_provisioning,
@@ -228,6 +231,21 @@ fn read_template(file: &Path) -> anyhow::Result<plugins::Template> {
 }
 
 impl WorkArgs {
+    /// Everything that can be wrong with these flags, before anything is connected.
+    fn check(&self) -> anyhow::Result<()> {
+        let known = [BINDER, PROTECTOR, EPHEMERAL, ATTACHMENTS].concat();
+        let wrong = |name: &&String| *name != "*" && !known.contains(&name.trim_start_matches('-'));
+        if let Some(name) = self.controllers.iter().find(wrong) {
+            let meant = usage::nearest(name.trim_start_matches('-'), &known);
+            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+            bail!("--controllers: {name:?} is not one of ours; known are {}{meant}", known.join(", "));
+        }
+        if self.concurrent_binder_syncs == 0 || self.concurrent_ephemeralvolume_syncs == 0 {
+            bail!("--concurrent-binder-syncs and --concurrent-ephemeralvolume-syncs must be at least 1");
+        }
+        self.attach.options().map(drop)
+    }
+
     fn plugins(&self) -> anyhow::Result<plugins::Options> {
         let host_path = match self.enable_hostpath_provisioner {
             true => plugins::Provisioning::on(),

@@ -39,7 +39,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 fn run_to_verdict(Args { session, command }: Args) -> Result<Verdict, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
     let mut out = BufWriter::new(io::stdout().lock());
-    let verdict = runtime.block_on(async {
+    let verdict = crate::process::to_its_end(&runtime, async {
         let format = session.output;
         let session = open(session)?;
         call::run(&session, command, &mut Printer { format, out: &mut out }).await

@@ -20,7 +20,7 @@ use super::{ADDRESS, KEYS, STORE, advise, read_keys, require_roots, shell};
 /// Between two pieces of the server's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Saves the objects and keys of a data directory to one file, also while `orlop api` runs on it.
+/// Save the objects and keys of a data directory to one file, also while it is used.
 ///
 /// The file has every object as it was at one revision, the certificate authority and the key that signs tokens. It
 /// holds private keys and Secrets: keep it as you keep those. It has no history: watches do not go on across a restore.
@@ -43,10 +43,10 @@ pub(crate) struct BackupArgs {
 
 pub(super) fn run(args: &BackupArgs) -> anyhow::Result<String> {
     let replace = if args.force { Replace::Yes } else { Replace::No };
+    crate::usage::require_parent("--to", &args.to)?;
     if replace == Replace::No && args.to.symlink_metadata().is_ok() {
         return Err(exists(&args.to));
     }
-    crate::usage::require_parent("--to", &args.to)?;
     let (snapshot, source) = snapshot(&args.data)?;
     let files = read_keys(&args.data)?;
     require_roots(&files, &args.data.join(KEYS).display().to_string())?;

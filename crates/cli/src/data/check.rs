@@ -7,7 +7,7 @@ use apiserver::store::examine;
 
 use super::{KEYS, STORE, advise, damage_report, read_keys, require_roots};
 
-/// Reads all of a data directory and says what is damaged, without changing anything.
+/// Read all of a data directory and say what is damaged, without changing anything.
 ///
 /// The server must not run: it has checked its store when it started.
 #[derive(Debug, clap::Args)]

@@ -27,6 +27,8 @@ pub(crate) use salvage::SalvageArgs;
 /// The parts of a data directory.
 pub(crate) const STORE: &str = "store";
 pub(crate) const KEYS: &str = "pki";
+/// Where `orlop up` has the volumes.
+const POOL: &str = "pool";
 /// Where the running server listens. Only worth reading while the store is in use.
 pub(crate) const ADDRESS: &str = "address";
 
@@ -49,14 +51,8 @@ pub(crate) fn salvage(args: &SalvageArgs) -> ExitCode {
 /// Prints what came of a command: its answer, or one error that starts with its name.
 fn report(command: &str, result: anyhow::Result<String>) -> ExitCode {
     match result {
-        Ok(text) => {
-            println!("{text}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("orlop {command}: {}", crate::process::sentence(&error));
-            ExitCode::FAILURE
-        }
+        Ok(text) => crate::process::ended(command, crate::cluster::output::write(&format!("{text}\n"))),
+        Err(error) => crate::process::ended(command, Err(error)),
     }
 }
 
@@ -84,6 +80,21 @@ pub(crate) fn advise(error: OpenError, data: &Path) -> anyhow::Error {
         }
         other => anyhow::Error::new(other).context(format!("opening the store in {}", data.display())),
     }
+}
+
+/// How a server goes on with what was made new. The volumes of `orlop up` stay in the old directory, so there the new store
+/// comes to them.
+fn to_go_on(old: &Path, new: &Path) -> String {
+    if !old.join(POOL).is_dir() {
+        return format!("To serve the new one: orlop api --data {}", shell(new));
+    }
+    let (old, new) = (shell(old), shell(new));
+    format!(
+        "To go on with the new one, beside the volumes:\n  \
+           mkdir {old}/damaged && mv {old}/{STORE} {old}/{KEYS} {old}/damaged/\n  \
+           mv {new}/{STORE} {new}/{KEYS} {old}/\n  \
+           orlop up --data {old}"
+    )
 }
 
 /// What is said of a directory that has no objects in it.
@@ -162,6 +173,16 @@ mod tests {
         for (path, want) in [("/var/lib/orlop", "/var/lib/orlop"), ("my state", "'my state'"), ("it's", r"'it'\''s'")] {
             assert_eq!(shell(Path::new(path)), want);
         }
+    }
+
+    #[test]
+    fn what_is_saved_comes_to_the_volumes_where_there_are_some() {
+        let place = tempfile::tempdir().unwrap();
+        let new = Path::new("/srv/new");
+        assert_eq!(to_go_on(place.path(), new), "To serve the new one: orlop api --data /srv/new");
+        std::fs::create_dir(place.path().join(POOL)).unwrap();
+        let (said, old) = (to_go_on(place.path(), new), place.path().display());
+        assert!(said.contains(&format!("mv /srv/new/store /srv/new/pki {old}/\n  orlop up --data {old}")), "{said}");
     }
 
     #[test]

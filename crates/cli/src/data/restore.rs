@@ -12,7 +12,7 @@ use super::new_data::NewData;
 use super::{require_roots, shell};
 use crate::api::SystemClock;
 
-/// Makes a new data directory from a backup.
+/// Make a new data directory from a backup.
 ///
 /// Objects come back as they were, with the same certificate authority and the same key for tokens, so that kubeconfigs
 /// and tokens go on working. Revisions continue far above those that any client has seen: watches from before are
@@ -43,7 +43,8 @@ pub(super) fn run(args: &RestoreArgs) -> anyhow::Result<String> {
     Ok(format!(
         "{}: {} objects as they were at revision {}, and {} files of keys\n\
          Revisions continue above {revision}; clients that watched the old server list again.\n\
-         To serve it: orlop api --data {}",
+         To serve it: orlop api --data {}\n\
+         For orlop up, put its store and pki into the place of those in the directory with the volumes, while nothing runs there.",
         args.data.display(),
         backup.snapshot.objects.len(),
         backup.snapshot.revision,

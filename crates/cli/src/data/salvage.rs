@@ -7,10 +7,10 @@ use apiserver::sources::Clock as _;
 use apiserver::store::{self, CopyError, OpenError};
 
 use super::new_data::NewData;
-use super::{STORE, absent, advise, read_keys, shell};
+use super::{STORE, absent, advise, read_keys, to_go_on};
 use crate::api::SystemClock;
 
-/// Makes a new data directory from a damaged one: every object at its last good version.
+/// Make a new data directory from a damaged one: each object at its last good version.
 ///
 /// The damaged directory stays as it is. An object whose newest version is damaged comes back at an older one if
 /// history still has it, and is missing otherwise.
@@ -18,9 +18,11 @@ use crate::api::SystemClock;
 #[command(after_help = "Examples:
   orlop check --data ./state
   orlop salvage --data ./state --to ./state-new
-  orlop api --data ./state-new")]
+  orlop api --data ./state-new
+
+For a directory of `orlop up` it prints how what was saved is put beside the volumes, which stay where they are.")]
 pub(crate) struct SalvageArgs {
-    /// Directory of `orlop api` that does not open.
+    /// Directory of `orlop up` or `orlop api` that does not open.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
 
@@ -54,7 +56,6 @@ pub(super) fn run(args: &SalvageArgs) -> anyhow::Result<String> {
             damage.iter().for_each(|damage| text += &format!("  {damage}\n"));
         }
     }
-    text +=
-        &format!("{} is as it was. To serve the new one: orlop api --data {}", args.data.display(), shell(&args.to));
+    text += &format!("{} is as it was. {}", args.data.display(), to_go_on(&args.data, &args.to));
     Ok(text)
 }

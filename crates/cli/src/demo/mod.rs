@@ -32,14 +32,18 @@ use stages::Play;
 
 /// How it ends where nothing can be mounted.
 const IN_PART: u8 = 3;
+const INTERRUPTED: &str = "interrupted; everything is taken away";
+const INTERRUPTED_KEPT: &str = "interrupted; everything is taken away but the files";
 
-/// Shows a claim become a mounted volume: starts everything in a temporary directory, and cleans up.
+/// Show a claim become a mounted volume and go again, in a temporary directory.
+///
+/// Everything is started, used, killed, started again and cleaned up; the exit code says whether all of it worked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Size of the claim.
-    #[arg(long, value_name = "SIZE", default_value = "1Gi")]
-    size: String,
+    /// Size of the claim. [default: 1Gi, or less where there is not so much room]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<String>,
     /// Do not stop for readers: on a terminal, each stage stays a moment otherwise.
     #[arg(long)]
     fast: bool,
@@ -101,21 +105,24 @@ fn start_log(log: &LogArgs) -> anyhow::Result<()> {
 }
 
 async fn demonstrate(args: &Args, ground: &Ground) -> anyhow::Result<()> {
+    let (stopper, stopped) = runtime::Stopper::new();
+    // Before there is anything that a signal could leave behind.
+    let signals = stop::on_signals(stopper);
     let site = Site::make()?;
+    let size = site.size(args.size.as_deref())?;
     let show = Show::new(if args.fast { Pace::Machine } else { Pace::Reader });
     show.say(&introduction(&site, ground));
-    let (stopper, stopped) = runtime::Stopper::new();
     let (log, level) = match args.log.log_level > LevelFilter::INFO {
         true => (Log::Shown, args.log.log_level.to_string()),
         false => (Log::Kept, LevelFilter::INFO.to_string()),
     };
-    let play = Play { site: &site, show: &show, ground, size: &args.size, log, level: &level };
+    let play = Play { site: &site, show: &show, ground, size: &size, log, level: &level };
     let moving = show.animate();
     let played = tokio::select! {
         biased;
         // Whatever was started ends with the play; what it left in the kernel and on disk goes with the site.
-        () = stopped.stopped() => Err(anyhow::anyhow!("interrupted; everything is taken away")),
-        signals = stop::on_signals(stopper) => signals.context("listening for signals"),
+        () = stopped.stopped() => Err(anyhow::anyhow!(if args.keep { INTERRUPTED_KEPT } else { INTERRUPTED })),
+        signals = signals => signals.context("listening for signals"),
         played = play.run() => played,
     };
     drop(moving);
@@ -166,8 +173,8 @@ fn farewell(ground: &Ground) -> String {
         ),
     };
     let next = [
-        (format!("{program} up --data ./orlop"), "the same, to stay; it prints the address of a live page"),
-        ("export KUBECONFIG=./orlop/kubeconfig".to_owned(), "in another terminal, for kubectl and for Orlop"),
+        (format!("{program} up --data ./orlop-data"), "the same, to stay; it prints the address of a live page"),
+        ("export KUBECONFIG=./orlop-data/kubeconfig".to_owned(), "in another terminal, for kubectl and for Orlop"),
         (format!("{program} tree -A"), "what there is, and why it waits"),
     ];
     let widest = next.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
@@ -183,7 +190,8 @@ fn program() -> String {
     });
     match std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned)) {
         _ if on_path => "orlop".to_owned(),
-        Some(below) => below.display().to_string(),
+        // A name without a slash would be looked for elsewhere.
+        Some(below) => Path::new(".").join(below).display().to_string(),
         None => path.display().to_string(),
     }
 }

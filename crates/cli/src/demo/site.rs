@@ -4,16 +4,19 @@
 //! to take away but the directory, and that is looked at before.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context as _;
-use api::{Source, Volume};
+use anyhow::{Context as _, anyhow, bail};
+use api::{Amount, Source, Volume};
 use linux::loopdev::{self, LoopStatus};
 use linux::mountinfo::{Mount, MountTable};
 use linux::mounts;
 use tempfile::TempDir;
+
+use crate::usage;
 
 /// How long a loop device may take to let go.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,6 +26,16 @@ pub(super) struct Site {
     directory: Option<TempDir>,
     /// Its name without links, as the mount table shows it.
     data: PathBuf,
+}
+
+/// What the demonstration claims unless told otherwise: the first that fits. The last is the least that a filesystem takes.
+const SIZES: [&str; 4] = ["1Gi", "256Mi", "64Mi", "32Mi"];
+/// What the driver leaves free, and what else is written.
+const BESIDE: u64 = 80 << 20;
+
+/// How much room a claim needs: the driver promises no byte twice.
+fn room_for(size: &Amount) -> u64 {
+    u64::try_from(size.bytes()).unwrap_or(0).saturating_add(BESIDE)
 }
 
 /// What a volume is made of.
@@ -37,9 +50,40 @@ impl Site {
     pub(super) fn make() -> anyhow::Result<Self> {
         let mine = fs::Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().prefix("orlop-demo-").permissions(mine).tempdir();
-        let directory = directory.context("making a directory")?;
+        let directory = directory.map_err(|error| {
+            let place = std::env::temp_dir();
+            let cause = anyhow!("{}", io::Error::from(error.kind()));
+            cause
+                .context(format!("no directory can be made in {}; name another place with TMPDIR=DIR", place.display()))
+        })?;
         let data = directory.path().canonicalize().context("finding the directory that was just made")?;
-        Ok(Self { directory: Some(directory), data })
+        let site = Self { directory: Some(directory), data };
+        usage::require_room_for_sockets(&site.data)
+            .with_context(|| format!("{} has a long name; TMPDIR=/tmp is shorter", std::env::temp_dir().display()))?;
+        Ok(site)
+    }
+
+    /// How large the claim is: as asked, or what there is room for. A claim that no volume can be made for would wait for
+    /// room, and the demonstration with it.
+    pub(super) fn size(&self, asked: Option<&str>) -> anyhow::Result<String> {
+        let free = linux::statfs::free_space(&self.data).context("asking how much room there is")?;
+        let sizes = asked.map_or(SIZES.to_vec(), |asked| vec![asked]);
+        // What is no size at all is told by the server, in the words that every user gets.
+        let fits = |size: &&str| Amount::parse(size).map_or(true, |size| room_for(&size) <= free);
+        if let Some(size) = sizes.iter().copied().find(fits) {
+            return Ok(size.to_owned());
+        }
+        let needed = sizes.last().and_then(|size| Amount::parse(size).ok()).map_or(0, |size| room_for(&size));
+        bail!(
+            "{} has {} MiB left, and {} MiB are needed{}",
+            std::env::temp_dir().display(),
+            free >> 20,
+            needed >> 20,
+            match asked {
+                Some(_) => "; choose a smaller --size, or another place with TMPDIR=DIR",
+                None => "; choose another place with TMPDIR=DIR",
+            }
+        )
     }
 
     pub(super) fn data(&self) -> &Path {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use api::{Attachment, Claim, Object, Pod, Volume};
-use runtime::{Cache, Caches, Change, Client, Entropy, Stopper};
+use runtime::{Cache, Caches, Change, Client, Entropy, Stopper, Subscription};
 use tokio::sync::Notify;
 
 use super::show::Show;
@@ -49,6 +49,7 @@ pub(super) struct View {
     pub(super) pods: Cache<Pod>,
     pub(super) attachments: Cache<Attachment>,
     news: Arc<Notify>,
+    _subscriptions: Vec<Subscription>,
     /// Following ends with the view.
     following: Stopper,
 }
@@ -59,16 +60,17 @@ impl View {
         let client = args.connect("orlop-demo").await?.client;
         let caches = Caches::new(&client, &Entropy::from_system());
         let (following, stop) = Stopper::new();
-        let view = Self {
+        let mut view = Self {
             claims: caches.of(),
             volumes: caches.of(),
             pods: caches.of(),
             attachments: caches.of(),
             client,
             news: Arc::new(Notify::new()),
+            _subscriptions: Vec::new(),
             following,
         };
-        view.follow(teller);
+        view._subscriptions = view.follow(teller);
         tokio::spawn({
             let caches = caches.clone();
             async move { caches.run(&stop).await }
@@ -90,8 +92,8 @@ impl View {
         tokio::time::timeout(PATIENCE, wait).await.with_context(|| format!("waited {PATIENCE:?} until {what}"))
     }
 
-    fn follow(&self, teller: &Teller) {
-        self.each(&self.claims, teller, |change| match change {
+    fn follow(&self, teller: &Teller) -> Vec<Subscription> {
+        let claims = self.each(&self.claims, teller, |change| match change {
             Change::Added(claim) => vec![format!("claim {} is {}", claim.key(), claim.phase.name())],
             Change::Changed { old, new } if old.phase != new.phase => {
                 vec![format!("claim {} is {}", new.key(), new.phase.name())]
@@ -99,7 +101,7 @@ impl View {
             Change::Changed { .. } => Vec::new(),
             Change::Removed(claim) => vec![format!("claim {} is gone", claim.key())],
         });
-        self.each(&self.volumes, teller, |change| match change {
+        let volumes = self.each(&self.volumes, teller, |change| match change {
             Change::Added(volume) => vec![format!("PersistentVolume {} is there", volume.name())],
             Change::Changed { old, new } if old.phase != new.phase => {
                 vec![format!("PersistentVolume {} is {}", new.name(), new.phase.name())]
@@ -107,20 +109,21 @@ impl View {
             Change::Changed { .. } => Vec::new(),
             Change::Removed(volume) => vec![format!("PersistentVolume {} is gone", volume.name())],
         });
-        self.each(&self.pods, teller, pod_news);
-        self.each(&self.attachments, teller, |change| match change.after() {
+        let pods = self.each(&self.pods, teller, pod_news);
+        let attachments = self.each(&self.attachments, teller, |change| match change.after() {
             Some(now) if now.attached => vec![format!("the volume is attached to node {}", now.node)],
             Some(_) => Vec::new(),
             None => vec!["the volume is detached".to_owned()],
         });
+        vec![claims, volumes, pods, attachments]
     }
 
-    fn each<T: Object>(&self, cache: &Cache<T>, teller: &Teller, news: fn(&Change<T>) -> Vec<String>) {
+    fn each<T: Object>(&self, cache: &Cache<T>, teller: &Teller, news: fn(&Change<T>) -> Vec<String>) -> Subscription {
         let (teller, wake) = (teller.clone(), self.news.clone());
         cache.subscribe(move |change| {
             news(change).into_iter().for_each(|sentence| teller.tell(sentence));
             wake.notify_one();
-        });
+        })
     }
 }
 

@@ -18,7 +18,9 @@ use tracing::level_filters::LevelFilter;
 use super::file::ConfigFile;
 use crate::process::{LogArgs, LogFormat};
 
-/// Run the local CSI driver: volumes as image files, raw block devices and directories, in pools that are directories.
+/// Run the local CSI driver: image, raw block and directory volumes in pools.
+///
+/// A pool is a directory that the driver owns.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

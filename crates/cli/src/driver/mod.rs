@@ -12,8 +12,9 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use driver_local::LocalDriver;
 use driver_sdk::csi::Listener;
+use driver_sdk::metrics::Metrics;
 use driver_sdk::{Identity, ServeError};
-use tokio::signal::unix::{SignalKind, signal};
+use runtime::stop;
 
 use args::Settings;
 
@@ -38,11 +39,11 @@ fn start(args: Args) -> anyhow::Result<()> {
     let settings = args.settle()?;
     settings.log.start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(serve(settings))
+    crate::process::to_its_end(&runtime, serve(settings))
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<()> {
-    let stop = told_to_stop()?;
+    let stop = stop::first_signal()?;
     Server::open(settings).await?.serve(stop).await
 }
 
@@ -85,6 +86,11 @@ impl Server {
         Ok(Self { driver, listeners, mode, metrics, grace })
     }
 
+    /// What it measures.
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.driver.metrics()
+    }
+
     /// Answers until `stop`.
     pub(crate) async fn serve(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self { driver, listeners, mode, metrics, grace } = self;
@@ -108,18 +114,4 @@ impl Server {
             Err(error) => Err(anyhow!(error)),
         }
     }
-}
-
-/// Ends at the first of the signals that mean "stop".
-fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate()).context("listening for signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for signals")?;
-    let mut quit = signal(SignalKind::quit()).context("listening for signals")?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = quit.recv() => {}
-        }
-    })
 }

@@ -9,7 +9,7 @@ mod target;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use api::{Claim, Key, Kind, Object, Pod, Volume};
+use api::{Claim, Key, Kind, Namespace, Object, Pod, Volume};
 use lifecycle::explain::{self, Explanation};
 use runtime::Client;
 use runtime::client::{Error, Selection};
@@ -19,7 +19,7 @@ use crate::cluster::{ClusterArgs, Eye, OutputArgs, ScopeArgs};
 use crate::process;
 use target::Target;
 
-/// Says why a claim, a volume or a pod's volumes are where they are, with the evidence and what to do about it.
+/// Say why a claim, a volume or a pod waits, with the evidence and what to do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -118,6 +118,12 @@ async fn claim(client: &Client, eye: &Eye<'_>, key: &Key) -> anyhow::Result<Expl
             let seen = explain::missing(&eye.around_missing(key).await, key);
             let lines: String = seen.iter().map(|line| format!("\n  - {line}")).collect();
             let place = key.namespace().unwrap_or_default();
+            if lines.is_empty()
+                && let Err(Error::NotFound { .. }) =
+                    client.get::<Namespace>(Kind::NAMESPACE, &Key::cluster(place)).await
+            {
+                return Err(anyhow!("there is no namespace {place:?}; `kubectl get namespaces` lists those there are"));
+            }
             Err(anyhow!(
                 "there is no PersistentVolumeClaim {key}{lines}\n  `orlop tree -n {place}` shows those there are"
             ))

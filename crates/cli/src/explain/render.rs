@@ -4,7 +4,7 @@
 //! number as `form`.
 
 use lifecycle::explain::{Explanation, Link, Subject, Unseen};
-use lifecycle::table::Paint;
+use lifecycle::table::Look;
 use serde_json::{Value, json};
 
 use crate::cluster::output::Answer;
@@ -14,8 +14,8 @@ const FORM: u32 = 1;
 
 impl Answer for Explanation {
     /// Nothing is left out of the text, so that wide is the same.
-    fn text(&self, _wide: bool, _paint: Paint) -> String {
-        self.to_string()
+    fn text(&self, look: Look) -> String {
+        Explanation::text(self, look)
     }
 
     fn value(&self) -> Value {

@@ -56,6 +56,18 @@ pub(super) enum As {
     Machine,
 }
 
+/// Whether the server takes this machine for one of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Standing {
+    In,
+    /// In the server's words.
+    Out {
+        why: String,
+    },
+    /// It does not answer.
+    Unknown,
+}
+
 /// How much of the life of certificates is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Age {
@@ -198,6 +210,19 @@ impl Enrolment {
         config.connect_timeout = Some(CONNECT);
         config.read_timeout = Some(SILENCE);
         kube::Client::try_from(config).with_context(unusable)
+    }
+
+    /// Asks the server for this machine's own Node.
+    pub(super) async fn standing(&self) -> Standing {
+        let Ok(client) = self.client(As::Node).await else { return Standing::Unknown };
+        let Ok(request) = http::Request::get(format!("/api/v1/nodes/{}", self.node)).body(Vec::new()) else {
+            return Standing::Unknown;
+        };
+        match tokio::time::timeout(CONNECT, client.request::<Value>(request)).await {
+            Ok(Ok(_)) => Standing::In,
+            Ok(Err(kube::Error::Api(status))) if status.code == 401 => Standing::Out { why: status.message.clone() },
+            Ok(Err(_)) | Err(_) => Standing::Unknown,
+        }
     }
 
     /// The same machine with new certificates, which are kept.

@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 use apiserver::auth::{JoinToken, UnixSeconds};
 use apiserver::sources::Clock as _;
 use control::attacher::Attacher;
+use control::capacity::OwnerLevel;
 use control::provision::csi::Sidecar;
 use driver_sdk::csi::Endpoint;
 use runtime::args::ServeArgs;
@@ -17,13 +18,13 @@ use tokio::task::JoinHandle;
 
 use super::NAMESPACE;
 use super::ask::Server;
-use super::enrolment::{Age, As, Enrolment};
+use super::enrolment::{Age, As, Enrolment, Standing};
 use crate::node::{NodeAgent, WorkArgs};
 use crate::process::{self, Lead, Process};
-use crate::{api, driver, sidecar, stack};
+use crate::{api, driver, sidecar, stack, usage};
 
-/// How often the age of the certificates is looked at.
-const LOOK: Duration = Duration::from_secs(3600);
+/// How often the certificates are looked at: their age, and whether the server still takes them.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// How a machine joins a server.
 #[derive(Debug, Clone, clap::Args)]
@@ -76,7 +77,10 @@ pub(crate) async fn run(args: &JoinArgs, work: &WorkArgs, serve: &ServeArgs) -> 
         bail!("only root may mount: run this as root");
     }
     let data = args.data.clone().unwrap_or_else(|| DATA.into());
-    std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
+    if !data.exists() && (args.server.is_none() || args.token.is_none()) {
+        return Err(not_joined(&data));
+    }
+    usage::make_private_directory("--data", &data)?;
     let data = data.canonicalize().with_context(|| format!("--data {}", data.display()))?;
     let enrolment = enrol(args, work, &data).await?;
     let place = Place { data, node: enrolment.node.clone() };
@@ -117,16 +121,32 @@ async fn enrol(args: &JoinArgs, work: &WorkArgs, data: &Path) -> anyhow::Result<
                  `orlop token create --node {}` prints on the server",
                 kept.node
             ),
-            _ => return Ok(kept),
+            _ => return still_in(data, kept, args.token.as_ref()).await,
         }
     }
     match (&args.server, &args.token) {
         (Some(server), Some(token)) => join(data, (server, token), &work.name()).await,
-        _ => bail!(
-            "this machine has not joined a server ({} holds nothing): give --server and --token as `orlop token create` \
-             prints them on the server",
-            data.display()
-        ),
+        _ => Err(not_joined(data)),
+    }
+}
+
+fn not_joined(data: &Path) -> anyhow::Error {
+    anyhow!(
+        "this machine has not joined a server ({} holds nothing): give --server and --token as `orlop token create` \
+         prints them on the server",
+        data.display()
+    )
+}
+
+/// A machine that was taken out is let in again with a token. A server that does not answer is waited for later.
+async fn still_in(data: &Path, kept: Enrolment, token: Option<&Secret>) -> anyhow::Result<Enrolment> {
+    match (kept.standing().await, token) {
+        (Standing::In | Standing::Unknown, _) => Ok(kept),
+        (Standing::Out { .. }, Some(token)) => {
+            let server = kept.server().parse().context("the address that this machine joined")?;
+            join(data, (&server, token), &kept.node).await
+        }
+        (Standing::Out { why }, None) => bail!("{why}, and start this one with --token"),
     }
 }
 
@@ -238,7 +258,7 @@ impl Place {
         lost.stop();
         connected.await.context("the connection to the driver")?.map_err(|error| anyhow!(error))?;
         worked?;
-        Ok(renewed.map_or(End::Stopped, |renewed| End::Renewed(Box::new(renewed))))
+        Ok(renewed?.map_or(End::Stopped, |renewed| End::Renewed(Box::new(renewed))))
     }
 
     /// The agent, and what offers it the driver.
@@ -283,11 +303,21 @@ impl Place {
     /// What makes, deletes, attaches and detaches this machine's volumes.
     async fn volumes(&self, process: Process, driver: &Driver, stop: &Stop) -> anyhow::Result<()> {
         let namespace = format!("--leader-election-namespace={NAMESPACE}");
-        let flags = ["--node-deployment", "--node-deployment-immediate-binding=false", "--immediate-topology=false"];
+        let flags = [
+            "--node-deployment",
+            "--node-deployment-immediate-binding=false",
+            "--immediate-topology=false",
+            "--enable-capacity",
+            "--capacity-ownerref-level=-1",
+        ];
         let args: sidecar::Args = process::flags(&[&flags[..], &[namespace.as_str()]].concat())?;
         let facts = driver.ready().await;
         let context = process.context.clone();
-        let options = sidecar::options(&args, &context, &facts, Some(&self.node)).await?;
+        let mut options = sidecar::options(&args, &context, &facts, Some(&self.node)).await?;
+        if let Some(room) = &mut options.capacity {
+            // What is told about a machine goes when the machine is taken out.
+            room.owner.level = OwnerLevel::Node(self.node.clone());
+        }
         let provisioner = Sidecar::new(&context, driver, &facts, options);
         let mut attaching = args.attaching();
         attaching.node = Some(self.node.clone());
@@ -303,21 +333,36 @@ impl Place {
 }
 
 /// New certificates as soon as the old ones are due; `None` if everything ends before.
-async fn renewal(enrolment: &Enrolment, stop: &Stop) -> Option<Enrolment> {
-    loop {
-        if enrolment.age(now()) != Some(Age::Young) {
-            match enrolment.renewed().await {
-                Ok(renewed) => {
-                    tracing::info!("new certificates; the parts of this machine start anew with them");
-                    return Some(renewed);
-                }
-                Err(error) => tracing::warn!(error = format!("{error:#}"), "no new certificates; asked again later"),
+async fn renewal(enrolment: &Enrolment, stop: &Stop) -> anyhow::Result<Option<Enrolment>> {
+    let looking = async {
+        loop {
+            if let Some(renewed) = look(enrolment).await? {
+                return Ok(Some(renewed));
             }
+            tokio::time::sleep(LOOK).await;
         }
-        tokio::select! {
-            biased;
-            () = stop.stopped() => return None,
-            () = tokio::time::sleep(LOOK) => {}
+    };
+    tokio::select! {
+        biased;
+        () = stop.stopped() => Ok(None),
+        looked = looking => looked,
+    }
+}
+
+/// One look at the certificates. An error is that this machine was taken out: nothing that it could do would be let in, and
+/// whoever looks after it should hear why.
+async fn look(enrolment: &Enrolment) -> anyhow::Result<Option<Enrolment>> {
+    if enrolment.age(now()) != Some(Age::Young) {
+        match enrolment.renewed().await {
+            Ok(renewed) => {
+                tracing::info!("new certificates; the parts of this machine start anew with them");
+                return Ok(Some(renewed));
+            }
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "no new certificates; asked again later"),
         }
+    }
+    match enrolment.standing().await {
+        Standing::Out { why } => bail!("{why}, and start this one with --token"),
+        Standing::In | Standing::Unknown => Ok(None),
     }
 }

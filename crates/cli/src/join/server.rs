@@ -10,7 +10,8 @@ use apiserver::auth::write_private;
 use control::attacher;
 use control::provision::Asking;
 use control::provision::csi::SidecarOptions;
-use runtime::client::Selection;
+use driver_local::keys::DRIVER_NAME;
+use runtime::client::{Error, Selection};
 use runtime::{Client, Patch};
 use serde_json::{Value, json};
 
@@ -93,7 +94,12 @@ impl Company {
     pub(crate) fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Alone => &[],
-            Self::Several => &["--node-deployment", "--node-deployment-base-delay=0s"],
+            Self::Several => &[
+                "--node-deployment",
+                "--node-deployment-base-delay=0s",
+                "--enable-capacity",
+                "--capacity-ownerref-level=-1",
+            ],
         }
     }
 
@@ -156,7 +162,23 @@ pub(crate) async fn prepare(client: &Client) -> anyhow::Result<()> {
         let applied = client.patch::<Value>(kind, &key, &Patch::Apply { body, force: true }).await;
         applied.with_context(|| format!("making the {what} for other machines"))?;
     }
-    Ok(())
+    tell_room(client).await.context("telling the scheduler that machines say how much room they have")
+}
+
+/// Each machine says how much room its pool has, and the scheduler goes by that. Whoever has described the driver before
+/// is not contradicted: some of it cannot be changed.
+async fn tell_room(client: &Client) -> Result<(), Error> {
+    let kind = Kind::CSI_DRIVER;
+    let mut body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": DRIVER_NAME},
+        "spec": {"storageCapacity": true, "volumeLifecycleModes": ["Persistent", "Ephemeral"]}});
+    match client.create::<Value>(kind, None, &body).await {
+        Err(Error::AlreadyExists { .. }) => {
+            body["spec"] = json!({"storageCapacity": true});
+            let apply = Patch::Apply { body, force: true };
+            client.patch::<Value>(kind, &Key::cluster(DRIVER_NAME), &apply).await.map(drop)
+        }
+        made => made.map(drop),
+    }
 }
 
 fn objects() -> Vec<(Kind, Key, Value)> {
@@ -170,7 +192,7 @@ fn objects() -> Vec<(Kind, Key, Value)> {
         (Kind::NAMESPACE, Key::cluster(NAMESPACE), json!({})),
         (CLUSTER_ROLE, Key::cluster(machine), json!({"rules": machine_rules()})),
         (CLUSTER_ROLE_BINDING, Key::cluster(machine), binding("ClusterRole", machine, "orlop:machines")),
-        (ROLE, own(machine), json!({"rules": [rule("", &["configmaps"], &["get", "list", "create", "patch"])]})),
+        (ROLE, own(machine), json!({"rules": namespace_rules()})),
         (ROLE_BINDING, own(machine), binding("Role", machine, "orlop:machines")),
         (CLUSTER_ROLE, Key::cluster(agent), json!({"rules": agent_rules()})),
         (CLUSTER_ROLE_BINDING, Key::cluster(agent), binding("ClusterRole", agent, "system:nodes")),
@@ -183,7 +205,16 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
 
 const FOLLOW: [&str; 3] = ["get", "list", "watch"];
 
-/// What a provisioner and an attacher of a machine need, which a node may not. No secrets: classes that name some are for
+/// Intents, and how much room there is.
+fn namespace_rules() -> Vec<Value> {
+    vec![
+        rule("", &["configmaps"], &["get", "list", "create", "patch"]),
+        rule("storage.k8s.io", &["csistoragecapacities"], &["get", "list", "watch", "create", "patch", "delete"]),
+    ]
+}
+
+/// What a provisioner and an attacher of a machine need, which a node may not. The server lets each write only about its
+/// own volumes (`apiserver::admission`). No secrets: classes that name some are for
 /// drivers beside the server.
 fn machine_rules() -> Vec<Value> {
     let storage = "storage.k8s.io";
@@ -191,6 +222,7 @@ fn machine_rules() -> Vec<Value> {
     vec![
         rule("", &["persistentvolumes"], &["get", "list", "watch", "create", "patch", "delete"]),
         rule("", &["persistentvolumeclaims"], &["get", "list", "watch", "patch"]),
+        rule("", &["nodes"], &["get"]),
         rule("", &["events"], &["create", "patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule(storage, &["storageclasses", "csinodes", "volumeattributesclasses"], &FOLLOW),
@@ -227,10 +259,13 @@ mod tests {
 
     #[test]
     fn no_machine_may_read_a_secret_or_write_a_node() {
-        let all: Vec<Value> = machine_rules().into_iter().chain(agent_rules()).collect();
-        for rule in &all {
+        let rules = machine_rules().into_iter().chain(agent_rules()).chain(namespace_rules());
+        for rule in rules {
             let resources = rule["resources"].as_array().expect("a list");
-            assert!(!resources.iter().any(|one| one == "secrets" || one == "nodes" || one == "*"), "{rule}");
+            assert!(!resources.iter().any(|one| one == "secrets" || one == "*"), "{rule}");
+            let reads =
+                rule["verbs"].as_array().expect("a list").iter().all(|verb| FOLLOW.iter().any(|one| verb == one));
+            assert!(reads || !resources.iter().any(|one| one == "nodes"), "{rule}");
         }
     }
 }

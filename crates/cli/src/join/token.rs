@@ -1,5 +1,6 @@
 //! `orlop token`: join tokens are made, listed and deleted, through the API of a running `orlop up`.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,12 +19,13 @@ use serde_json::Value;
 
 use super::server::ADDRESS;
 use crate::api::SystemClock;
+use crate::cluster::output;
 use crate::process::{self, connect};
 
 /// How long an expired token is remembered, so that who uses it hears that it has expired.
 const REMEMBERED: i64 = 24 * 60 * 60;
 
-/// Makes, lists and deletes the tokens with which other machines join.
+/// Make, list and delete the tokens with which other machines join.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -85,7 +87,10 @@ pub(crate) fn token(args: Args) -> ExitCode {
 
 async fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Create { place, ttl, node } => place.connect().await?.create(ttl, node).await,
+        Command::Create { place, ttl, node } => {
+            node.as_deref().map_or(Ok(()), |node| crate::usage::check_name("--node", node))?;
+            place.connect().await?.create(ttl, node).await
+        }
         Command::List { place } => place.connect().await?.list().await,
         Command::Delete { id, place } => place.connect().await?.delete(&id).await,
     }
@@ -146,7 +151,7 @@ impl Desk {
         let made = self.client.create::<Value>(Kind::SECRET, Some(TOKEN_NAMESPACE), &record).await;
         made.map_err(unreached)?;
         self.forget_old().await;
-        println!("{}", token.reveal());
+        output::write(&format!("{}\n", token.reveal()))?;
         match &self.address {
             Some(address) => {
                 let name = node.map(|node| format!(" --node-name {node}")).unwrap_or_default();
@@ -178,7 +183,7 @@ impl Desk {
 
     async fn list(&self) -> anyhow::Result<()> {
         let tokens = self.all().await.map_err(unreached)?;
-        println!("{:<10} {:<10} {:<20} USED BY", "ID", "EXPIRES", "FOR");
+        let mut table = format!("{:<10} {:<10} {:<20} USED BY\n", "ID", "EXPIRES", "FOR");
         for Joining { id, terms, used_by } in tokens {
             let left = terms.expires.0.saturating_sub(now());
             let expires = match u64::try_from(left) {
@@ -186,9 +191,9 @@ impl Desk {
                 _ => "expired".to_owned(),
             };
             let (node, used_by) = (terms.node.as_deref().unwrap_or("any"), used_by.as_deref().unwrap_or("-"));
-            println!("{id:<10} {expires:<10} {node:<20} {used_by}");
+            let _ = writeln!(table, "{id:<10} {expires:<10} {node:<20} {used_by}");
         }
-        Ok(())
+        output::write(&table)
     }
 
     async fn delete(&self, id: &str) -> anyhow::Result<()> {
@@ -198,8 +203,7 @@ impl Desk {
             bail!("there is no token {id:?}: `orlop token list` shows all");
         }
         self.remove(id).await.context("deleting the token")?;
-        println!("token {id} deleted");
-        Ok(())
+        output::write(&format!("token {id} deleted\n"))
     }
 
     async fn remove(&self, id: &str) -> Result<(), kube::Error> {

@@ -14,9 +14,10 @@ use runtime::health::{Answer, Health, Server};
 use runtime::time::SystemClock;
 use runtime::{Metrics, Stopper, stop};
 
-use crate::process::{self, KlogArgs, LogArgs};
+use crate::process::inert::{self, Flag};
+use crate::process::{self, Inert, KlogArgs, LogArgs, WITHOUT_EFFECT};
 
-/// Answers over HTTP whether a CSI driver is well.
+/// Answer over HTTP whether a CSI driver is healthy.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -40,6 +41,16 @@ pub(crate) struct Args {
     log: LogArgs,
     #[command(flatten)]
     klog: KlogArgs,
+    #[command(flatten)]
+    inert: Inert<Originals>,
+}
+
+/// What the original takes and nothing here needs.
+#[derive(Debug, Clone)]
+struct Originals;
+
+impl inert::Table for Originals {
+    const FLAGS: &'static [&'static [Flag]] = &[WITHOUT_EFFECT];
 }
 
 const HEALTH_PORT: u16 = 9808;
@@ -59,6 +70,9 @@ pub(crate) struct ProbeArgs {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let started = args.check().and_then(|()| args.klog.apply(&args.log)?.start());
+    if started.is_ok() {
+        args.inert.tell();
+    }
     process::ended("livenessprobe", started.and_then(|()| process::block_on(start(args))))
 }
 

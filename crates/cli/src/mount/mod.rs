@@ -28,7 +28,7 @@ use runtime::client::{Error, Preconditions, Selection};
 use runtime::{Caches, Client, Entropy, Patch, Stopper};
 use serde_json::json;
 
-use crate::cluster::{Cluster, ClusterArgs};
+use crate::cluster::{Cluster, ClusterArgs, output};
 use crate::process;
 use consumer::{Consumer, Use};
 pub(crate) use fstab::arguments as helper_arguments;
@@ -52,7 +52,9 @@ impl Where {
     }
 }
 
-/// Mounts a claim at a path of this machine, which must have a node agent (`orlop node` or `orlop up`).
+/// Mount a claim at a path of this machine.
+///
+/// The machine needs a node agent: `orlop up` has one, or run `orlop node`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = MOUNT_EXAMPLES)]
 pub(crate) struct MountArgs {
@@ -82,7 +84,7 @@ Examples:
 In /etc/fstab, after `ln -s $(command -v orlop) /sbin/mount.orlop` and the same for umount.orlop:
   shop/data  /mnt/data  orlop  kubeconfig=/etc/orlop/kubeconfig,_netdev,nofail  0 0";
 
-/// Unmounts what `orlop mount` mounted, and gives the claim free.
+/// Unmount what `orlop mount` mounted, and give the claim back.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UmountArgs {
     /// The path it was mounted at.
@@ -113,7 +115,7 @@ impl Cluster {
         let cache = caches.selected::<Consumer>(selection);
         let news = Arc::new(tokio::sync::Notify::new());
         let tell = news.clone();
-        cache.subscribe(move |_| tell.notify_one());
+        let _telling = cache.subscribe(move |_| tell.notify_one());
         let (stopper, stop) = Stopper::new();
         let look = async {
             cache.synced().await;
@@ -138,8 +140,7 @@ async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
     check_claim(&args.claim, &args.path)?;
     let path = path::settle(&args.path)?;
     if args.print_systemd {
-        print!("{}", unit::text(args, &path)?);
-        return Ok(());
+        return output::write(&unit::text(args, &path)?);
     }
     require_root("mount")?;
     let cluster = args.to.cluster.connect("orlop-mount").await?;
@@ -148,7 +149,17 @@ async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
         Ok(found) => found,
         Err(Error::NotFound { .. }) => {
             let place = claim.namespace().unwrap_or_default();
-            bail!("there is no PersistentVolumeClaim {claim}; `orlop tree -n {place}` shows those there are")
+            let meant = match args.claim.split_once('/') {
+                // As `orlop explain` takes it.
+                Some(("pvc" | "claim" | "persistentvolumeclaim", name)) => {
+                    format!(
+                        "; {place:?} is taken for a namespace: did you mean `orlop mount {name} {}`?",
+                        path.display()
+                    )
+                }
+                _ => format!("; `orlop tree -n {place}` shows those there are"),
+            };
+            bail!("there is no PersistentVolumeClaim {claim}{meant}")
         }
         Err(error) => return Err(anyhow!(error).context(format!("reading PersistentVolumeClaim {claim}"))),
     };
@@ -167,9 +178,10 @@ async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
         Ok(ready) => ready?,
         Err(last) => {
             let why = last.map_or_else(|| "the pod was not seen".to_owned(), |last| last.waits_for(&node));
+            let named = args.to.node_name.as_ref().map_or_else(String::new, |name| format!(" --node-name {name}"));
             bail!(
                 "not ready after {:?}: {why}\n  look closer: orlop explain pvc/{} -n {}\n  \
-                 the machine's wish stays: repeat the command to wait on, or give up with: orlop umount {}",
+                 the machine's wish stays: repeat the command to wait on, or give up with: orlop umount {}{named}",
                 args.to.timeout,
                 claim.name(),
                 claim.namespace().unwrap_or_default(),
@@ -179,8 +191,7 @@ async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
     };
     let source = source(&cluster, &claim, &pod).await?;
     path::show(&source, &path, args.read_only)?;
-    println!("{claim} is mounted at {}", path.display());
-    Ok(())
+    output::write(&format!("{claim} is mounted at {}\n", path.display()))
 }
 
 /// The pod that stands for this machine's use of the claim, made if it is not there.
@@ -226,6 +237,9 @@ async fn source(cluster: &Cluster, claim: &Key, pod: &Consumer) -> anyhow::Resul
 
 async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
     let path = path::settle(&args.path)?;
+    if std::fs::symlink_metadata(&path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        bail!("{} does not exist: name the PATH that was given to `orlop mount`, not the claim", path.display());
+    }
     require_root("umount")?;
     let cluster = args.to.cluster.connect("orlop-mount").await?;
     let node = args.to.node();
@@ -250,8 +264,7 @@ async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
             bail!("{} is unmounted, and the node agent has not let go of the volume yet{why}", path.display());
         }
     }
-    println!("{} is unmounted", path.display());
-    Ok(())
+    output::write(&format!("{} is unmounted\n", path.display()))
 }
 
 /// Takes our finalizer off, whatever else changes about the pod meanwhile: its agent writes, too.

@@ -8,12 +8,21 @@ use api::VolumeMode;
 use linux::mountinfo::{Mount, MountTable};
 use linux::mounts::{self, BindOptions, UnmountError};
 
+/// What shows that a directory is one that we keep data in: that of `orlop up`, a pool, and that of a machine that joined.
+const DATA_OF_OURS: [&str; 3] = ["up.lock", "pool.json", "machine/joined.json"];
+
 /// The path in full, its last part taken literally: what is mounted there may be dead.
 pub(super) fn settle(path: &Path) -> anyhow::Result<PathBuf> {
     let full = std::path::absolute(path).with_context(|| format!("the path {}", path.display()))?;
+    if full.parent().is_none() {
+        bail!("/ is the root of this machine; name a directory of its own for the claim");
+    }
     match linux::mountinfo::canonical_mount_point(&full) {
         Ok(Some(point)) => Ok(point),
-        Ok(None) => bail!("{} does not exist; make it first", full.display()),
+        Ok(None) => {
+            let parent = full.parent().unwrap_or(&full);
+            bail!("{} does not exist: there is no directory {}", full.display(), parent.display())
+        }
         Err(error) => Err(error).with_context(|| format!("the path {}", full.display())),
     }
 }
@@ -47,6 +56,13 @@ pub(super) fn require_free(path: &Path) -> anyhow::Result<()> {
             "something else is mounted at {0} ({1}); unmount it, or choose another directory. Nothing was changed.",
             path.display(),
             there.fs_type
+        );
+    }
+    if let Some(data) = path.ancestors().find(|above| DATA_OF_OURS.iter().any(|file| above.join(file).is_file())) {
+        bail!(
+            "{} belongs to Orlop itself, which works in {}; a mount there would hide what it needs. Choose another directory.",
+            path.display(),
+            data.display()
         );
     }
     if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {

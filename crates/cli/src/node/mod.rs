@@ -20,7 +20,9 @@ use runtime::args::{KubeArgs, ServeArgs, parse_duration};
 use crate::join;
 use crate::process::{self, Lead, LogArgs, Process};
 
-/// Brings volumes to the pods of this machine, and takes them away again.
+/// Mount the volumes of this machine's pods, where no kubelet runs.
+///
+/// With --server and --token, the machine joins an `orlop up` on another machine first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -190,7 +192,7 @@ impl NodeAgent {
         let host = LinuxHost::new(host::Options::default());
         let registering = registry::Options { grace: args.driver_grace, ..registry::Options::new(&name, &root) };
         let registry = Registry::new(context, drivers.clone(), registering);
-        let keep = machine::Options { untainting, ..machine::Options::new(&name, &process::identity()) };
+        let keep = machine::Options { untainting, ..machine::Options::new(&name, &process::identity_at(&root)) };
         let machine = args.register_node.then(|| Machine::new(context, keep, registry.readiness()));
         let agent = Agent::new(context, Arc::new(host), drivers, options);
         Ok(Self { registry, machine, agent, sockets, refused: OnceLock::new() })
@@ -208,6 +210,13 @@ impl NodeAgent {
 
     /// Runs all until `stop`, or until somebody else turns out to look after the node.
     pub(crate) async fn run(&self, stop: Stop) {
+        if let Some(machine) = &self.machine
+            && let Err(error) = machine.free(&stop).await
+        {
+            // Nobody else writes it.
+            let _ = self.refused.set(error);
+            return;
+        }
         let refused = async {
             match &self.machine {
                 Some(machine) => match machine.run(&stop).await {

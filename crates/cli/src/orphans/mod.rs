@@ -12,16 +12,18 @@ use std::time::Duration;
 use ::csi::Endpoint;
 use anyhow::{Context as _, bail};
 use lifecycle::orphans::{self, Orphan, Report, Twice, What};
-use lifecycle::table::{Paint, Tone};
+use lifecycle::table::{Look, Paint, Tone};
 use runtime::time::SystemClock;
 use serde_json::{Value, json};
 
 use crate::cluster::output::Answer;
 use crate::cluster::{Cluster, ClusterArgs, Eye, OutputArgs};
-use crate::process;
+use crate::{process, usage};
 use driver::Connected;
 
-/// Shows volumes and snapshots that a driver has and the cluster does not know, and objects whose volume is gone.
+/// Find volumes that the cluster does not know, and objects whose volume is gone.
+///
+/// What the driver has is compared with what the cluster says, snapshots included.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -47,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = runtime::args::parse_duration)]
     timeout: Duration,
     /// Of objects whose volume is gone, only those of claims and snapshots in this namespace.
-    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
+    #[arg(short, long, value_name = "NAME", value_parser = usage::parse_namespace, conflicts_with = "all_namespaces")]
     namespace: Option<String>,
     /// All namespaces, which is what is shown anyway.
     #[arg(short = 'A', long)]
@@ -87,6 +89,9 @@ async fn work(args: &Args) -> anyhow::Result<Comparison> {
     let endpoint = match (&args.csi_address, &args.data) {
         (Some(endpoint), _) => endpoint.clone(),
         (None, Some(data)) => {
+            if args.cluster.kubeconfig.is_none() && !data.join("kubeconfig").exists() {
+                bail!("--data {} holds no kubeconfig: name the data directory of a running `orlop up`", data.display());
+            }
             let data = data.canonicalize().with_context(|| format!("--data {}", data.display()))?;
             format!("unix://{}/csi.sock", data.display()).parse().context("the socket of the data directory")?
         }
@@ -196,8 +201,8 @@ impl Comparison {
 }
 
 impl Answer for Comparison {
-    fn text(&self, wide: bool, paint: Paint) -> String {
-        self.report.text(wide, paint) + &self.done(paint)
+    fn text(&self, look: Look) -> String {
+        self.report.text(look) + &self.done(look.paint)
     }
 
     fn value(&self) -> Value {

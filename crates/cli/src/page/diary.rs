@@ -10,7 +10,7 @@ use api::{Attachment, Claim, ClaimPhase, Object, Pod, Volume};
 use control::Context;
 use lifecycle::scene::{Moment, Moments};
 use runtime::client::Selection;
-use runtime::{Cache, Change, Clock, Stop};
+use runtime::{Cache, Change, Clock, Stop, Subscription};
 
 use super::board::Board;
 
@@ -48,13 +48,14 @@ pub(super) async fn keep(context: &Context, board: &Arc<Board>, stop: &Stop) {
                 false => vec![Moment::Created],
             }),
             follow::<Pod>(context, &diary, of_pod),
-        );
+        )
     };
-    tokio::select! {
+    let _noting = tokio::select! {
         biased;
-        () = stop.stopped() => {}
-        () = work => stop.stopped().await,
-    }
+        () = stop.stopped() => return,
+        noting = work => noting,
+    };
+    stop.stopped().await;
 }
 
 fn of_pod(pod: &Pod) -> Vec<Moment> {
@@ -68,15 +69,17 @@ fn of_pod(pod: &Pod) -> Vec<Moment> {
     moments
 }
 
-/// Once the cache is complete, what an object has come to and had not come to before is noted with the time.
-async fn follow<T: Object>(context: &Context, diary: &Diary, reached: fn(&T) -> Vec<Moment>) {
+/// Once the cache is complete, what an object has come to and had not come to before is noted with the time, for as long as
+/// the answer lives.
+async fn follow<T: Object>(context: &Context, diary: &Diary, reached: fn(&T) -> Vec<Moment>) -> Subscription {
     let cache: Cache<T> = context.caches.selected(Selection::default());
     cache.synced().await;
     let (diary, clock) = (diary.clone(), context.clock.clone());
     let live = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&live);
-    cache.subscribe(move |change| note(change, (&diary, &*clock), told.load(Ordering::Acquire), reached));
+    let noting = cache.subscribe(move |change| note(change, (&diary, &*clock), told.load(Ordering::Acquire), reached));
     live.store(true, Ordering::Release);
+    noting
 }
 
 fn note<T: Object>(

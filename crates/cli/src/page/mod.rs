@@ -42,7 +42,9 @@ use admit::Door;
 use board::Board;
 use token::Token;
 
-/// Serves a live page about the storage of a cluster, on a loopback address and behind a token. It only reads.
+/// Serve a live page about the storage of a cluster, on loopback, behind a token.
+///
+/// It only reads.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -195,12 +197,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 async fn start(args: &Args) -> anyhow::Result<()> {
     args.token_file.as_deref().map_or(Ok(()), |file| usage::require_parent("--token-file", file))?;
-    let inner = process::connect::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?.client;
+    let found = process::connect::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let cluster = args.context.clone().unwrap_or_else(|| found.server().to_owned());
     let options = client::Options { manager: "orlop-page".to_owned(), ..client::Options::default() };
-    let process = Process::new(inner, options, "orlop-page");
+    let process = Process::new(found.client, options, "orlop-page");
     let settings = Settings {
         listen: args.listen,
-        cluster: args.context.clone().unwrap_or_default(),
+        cluster,
         token: args.token_file.clone().map_or(Kept::Nowhere, Kept::In),
         drivers: Vec::new(),
     };

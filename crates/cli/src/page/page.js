@@ -5,9 +5,16 @@
 const byId = (id) => document.getElementById(id);
 const ABSENT = { claim: "no claim", volume: "no volume", attachment: "not attached", node: "no node", pod: "no pod" };
 
+const FIRST = `kubectl apply -f - <<END
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+END`;
+
 const rows = new Map();      // id of a way -> its row
 const events = new Map();    // id -> event
-const state = { order: [], visible: [], current: null, dirty: new Set(), swept: null, live: false, read: false, shown: null, tone: "", eventsDirty: false };
+const state = { order: [], visible: [], current: null, dirty: new Set(), swept: null, live: false, read: false, shown: null, tone: "", eventsDirty: true, unseen: [] };
 
 // --- Small things -------------------------------------------------------------------------------------------------
 
@@ -99,6 +106,8 @@ function timed(stages) {
 
 /** How long it took to get as far as it is, in words. */
 function summary(way) {
+  // Of what waits one wants to know since when, not how quickly it came so far.
+  if (way.tone === "stuck" || way.tone === "waiting") return way.created ? age(way.created) + " old" : "";
   const known = timed(way.stages).filter((entry) => entry.at !== null);
   if (known.length < 2) return way.created ? age(way.created) + " old" : "";
   const [first, last] = [known[0], known[known.length - 1]];
@@ -230,12 +239,31 @@ function drawWords(row) {
   const waits = way.tone !== "settled" && way.why;
   show(why, Boolean(waits));
   if (waits) {
-    write(why.children[0], way.why.sentence);
-    const fix = way.why.fix[0] || "";
-    if (why.children[1].textContent !== "Fix: " + fix) why.children[1].replaceChildren(make("b", { text: "Fix: " }), fix);
-    show(why.children[1], Boolean(fix));
+    const key = JSON.stringify([way.tone, way.why.sentence, way.why.fix[0]]);
+    if (row.said !== key) {
+      row.said = key;
+      why.children[0].replaceChildren(...sentence(way.why.sentence));
+      const fix = way.why.fix[0] || "";
+      why.children[1].replaceChildren(make("b", { text: label(way.tone) + ": " }), ...rich(fix));
+      show(why.children[1], Boolean(fix));
+    }
   }
   set(row.box, "aria-label", spoken(way));
+}
+
+/** What waits for its time needs no repair. */
+const label = (tone) => (tone === "stuck" ? "Fix" : "Next");
+
+/** The sentence, with the reason before the eyes rather than what the row says anyway. */
+function sentence(text) {
+  const parts = /^(\S+ \S+ is \S+:) (.+)$/s.exec(text);
+  return parts ? [make("span", { class: "whose", text: parts[1] }), " " + parts[2]] : [text];
+}
+
+/** Commands look like commands. */
+function rich(text) {
+  const parts = text.split(/(`[^`]+`|kubectl .+?(?=$|, |; |: |\.$))/);
+  return parts.map((part, at) => (at % 2 ? make("code", { text: part.replaceAll("`", "") }) : part)).filter((part) => part !== "");
 }
 
 function fact(data, name) {
@@ -279,8 +307,10 @@ function filter() {
   hang(byId("ways"), state.visible.map((row) => row.element));
   const empty = byId("empty");
   show(empty, state.visible.length === 0);
-  if (!state.visible.length && state.live && state.read) {
-    empty.replaceChildren(...(rows.size ? ["Nothing fits the filter."] : ["There are no claims yet. Make one: ", make("code", { text: "kubectl apply -f claim.yaml" })]));
+  if (!state.visible.length && state.live) {
+    if (rows.size) empty.replaceChildren("Nothing fits the filter.");
+    else if (state.unseen.includes("persistentvolumeclaims")) empty.replaceChildren("The claims cannot be looked at. Those of one namespace are shown by ", make("code", { text: "orlop tree -n NAMESPACE" }));
+    else if (state.read) empty.replaceChildren("There are no claims yet. Make one, and watch it here:", make("pre", { text: FIRST }));
   }
   rove();
 }
@@ -334,19 +364,42 @@ function count() {
 
 // --- The side -----------------------------------------------------------------------------------------------------
 
+/** What cannot be looked at is not called absent. */
+function absent(kind, text) {
+  return state.unseen.includes(kind) ? "The " + kind + " cannot be looked at." : text;
+}
+
+/** Classes that give out the same room are one pool. */
+function grouped(list) {
+  const groups = new Map();
+  for (const pool of list) {
+    const key = JSON.stringify([pool.driver, pool.rooms]);
+    if (!groups.has(key)) groups.set(key, { driver: pool.driver, rooms: pool.rooms, classes: [], given: 0 });
+    const group = groups.get(key);
+    group.classes.push(pool);
+    group.given += pool.given;
+  }
+  // The fullest first: what has given out nothing seldom matters.
+  return [...groups.values()].sort((a, b) => b.given - a.given || (a.driver < b.driver ? -1 : 1));
+}
+
 function drawPools(pools) {
-  const items = pools.list.map((pool) => {
-    const rooms = pool.rooms.map((room) => {
+  const counted = (pool) => pool.volumes + (pool.volumes === 1 ? " volume, " : " volumes, ") + bytes(pool.given) + " given out";
+  const items = grouped(pools.list).map(({ driver, rooms, classes, given }) => {
+    const drawn = rooms.map((room) => {
       const bar = make("i");
-      bar.style.width = Math.min(100, (100 * pool.given) / Math.max(1, pool.given + room.free)) + "%";
+      bar.style.width = Math.min(100, (100 * given) / Math.max(1, given + room.free)) + "%";
       const free = bytes(room.free) + " free" + (room.largest ? ", largest " + bytes(room.largest) : "");
       return make("div", { class: "room" }, make("div", { class: "meter", "aria-hidden": "true" }, bar), make("p", {}, make("span", { text: room.place }), make("span", { text: free })));
     });
-    const given = pool.volumes + (pool.volumes === 1 ? " volume, " : " volumes, ") + bytes(pool.given) + " given out";
-    if (!rooms.length) rooms.push(make("p", { class: "room", text: "what is left is not published" }));
-    return make("li", { class: "pool" }, make("header", {}, make("b", { text: pool.class }), make("span", { text: pool.driver })), make("p", { class: "room", text: given }), ...rooms);
+    if (!drawn.length) drawn.push(make("p", { class: "room", text: "what is left is not published" }));
+    if (classes.length === 1) {
+      return make("li", { class: "pool" }, make("header", {}, make("b", { text: classes[0].class }), make("span", { text: driver })), make("p", { class: "room", text: counted(classes[0]) }), ...drawn);
+    }
+    const lines = classes.map((pool) => make("li", {}, make("b", { text: pool.class }), make("span", { text: counted(pool) })));
+    return make("li", { class: "pool" }, make("header", {}, make("b", { text: driver })), make("ul", { class: "classes", role: "list" }, ...lines), ...drawn);
   });
-  byId("pools").replaceChildren(...(items.length ? items : [make("li", { class: "pool", text: "There are no storage classes." })]));
+  byId("pools").replaceChildren(...(items.length ? items : [make("li", { class: "pool", text: absent("storageclasses", "There are no storage classes.") })]));
 }
 
 function drawMachines(machines) {
@@ -355,7 +408,7 @@ function drawMachines(machines) {
     const item = make("li", { class: "machine", "data-tone": machine.tone }, sign("tone-" + machine.tone), make("b", { text: machine.name }), make("span", { text: machine.state }), make("span", { class: "slots", text: slots }));
     return item;
   });
-  byId("machines").replaceChildren(...(items.length ? items : [make("li", { class: "machine", text: "No nodes" })]));
+  byId("machines").replaceChildren(...(items.length ? items : [make("li", { class: "machine", text: absent("nodes", "There are no nodes.") })]));
 }
 
 function drawEvent(event) {
@@ -372,15 +425,21 @@ function newest(list, most) {
 
 function drawEvents() {
   const list = newest([...events.values()], 60).map(drawEvent);
-  byId("events").replaceChildren(...(list.length ? list : [make("li", { class: "event", text: "Nothing was said in the last hour." })]));
+  byId("events").replaceChildren(...(list.length ? list : [make("li", { class: "event", text: absent("events", "Nothing was said in the last hour.") })]));
 }
 
 function drawCluster(cluster) {
   write(byId("cluster"), cluster.name);
   const trouble = byId("trouble");
   trouble.hidden = cluster.troubles.length === 0;
-  write(trouble, cluster.troubles.length ? "What you see may be old or incomplete. " + cluster.troubles.join("; ") : "");
+  write(trouble, cluster.troubles.length ? "What you see may be old or incomplete. Could not look at " + cluster.troubles.join("; ") + "." : "");
   state.read = cluster.read;
+  if (state.unseen.join() !== cluster.unseen.join()) {
+    state.unseen = cluster.unseen;
+    state.eventsDirty = true;
+    if (state.pools) drawPools(state.pools);
+    if (state.machines) drawMachines(state.machines);
+  }
   if (state.live) filter();
 }
 
@@ -404,8 +463,8 @@ function drawDetails(row) {
 
 function reasons(way, open) {
   if (!way.why) return [make("h3", { text: "Why" }), make("p", { text: "It is being looked at." })];
-  const why = make("div", { class: "why", "data-tone": way.tone }, make("p", { text: way.why.sentence }));
-  if (way.why.fix.length) why.append(make("ul", { class: "fixes" }, ...way.why.fix.map((fix) => make("li", { text: fix }))));
+  const why = make("div", { class: "why", "data-tone": way.tone }, make("p", {}, ...sentence(way.why.sentence)));
+  if (way.why.fix.length) why.append(make("p", { class: "fix" }, make("b", { text: label(way.tone) })), make("ul", { class: "fixes" }, ...way.why.fix.map((fix) => make("li", {}, ...rich(fix)))));
   const chain = make("ul", { class: "chain", role: "list" }, ...way.why.chain.map((link) => {
     const item = make("li", { "data-tone": link.tone }, make("p", { class: "of", text: link.subject }), make("p", { text: link.sentence }),
       make("ul", { role: "list" }, ...link.evidence.map((line) => make("li", { text: line }))));
@@ -449,8 +508,8 @@ function put(items) {
     if (state.swept) state.swept.delete(item.id);
     if (item.type === "way") putWay(item);
     else if (item.type === "event") { events.set(item.id, item); state.eventsDirty = true; }
-    else if (item.type === "pools") drawPools(item);
-    else if (item.type === "machines") drawMachines(item);
+    else if (item.type === "pools") { state.pools = item; drawPools(item); }
+    else if (item.type === "machines") { state.machines = item; drawMachines(item); }
     else if (item.type === "cluster") drawCluster(item);
   }
   schedule();
@@ -562,6 +621,7 @@ function connect() {
 
 function alive() {
   byId("live").dataset.state = "live";
+  document.body.dataset.live = "live";
   write(byId("live-text"), "live");
 }
 
@@ -569,6 +629,7 @@ function lost(why) {
   const live = byId("live");
   if (live.dataset.state !== "lost") live.dataset.since = clock(Date.now());
   live.dataset.state = "lost";
+  document.body.dataset.live = "lost";
   write(byId("live-text"), "not live since " + live.dataset.since + ": " + why);
 }
 

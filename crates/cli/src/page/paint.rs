@@ -17,7 +17,7 @@ use super::board::{Board, Edit};
 use super::diary::Diary;
 use super::marks::{Extent, Marks};
 use super::rooms::Asked;
-use super::world::World;
+use super::world::{Trouble, World};
 
 /// Changes are collected for so long.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -162,9 +162,11 @@ impl Painter {
 
     /// How well the cluster can be seen.
     fn cluster(&self, world: &World) -> String {
+        let troubles = world.troubles();
         let value = serde_json::json!({
             "type": "cluster", "id": "cluster", "name": self.cluster,
-            "read": world.is_read(), "troubles": world.troubles(),
+            "read": world.is_read(), "troubles": told(&troubles),
+            "unseen": troubles.iter().map(|trouble| trouble.what).collect::<Vec<_>>(),
         });
         value.to_string()
     }
@@ -185,6 +187,15 @@ fn hang(edit: &mut Edit<'_>, rows: Vec<(String, Option<String>)>) {
             None => edit.remove(&id),
         }
     }
+}
+
+/// What cannot be followed, each reason once.
+fn told(troubles: &[Trouble]) -> Vec<String> {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for trouble in troubles {
+        reasons.entry(&trouble.why).or_default().push(trouble.what);
+    }
+    reasons.into_iter().map(|(why, kinds)| format!("{}: {why}", kinds.join(", "))).collect()
 }
 
 /// An item as JSON: a list becomes an item with a list in it.
@@ -233,5 +244,17 @@ async fn paint_on(mut painter: Painter, board: &Arc<Board>) -> std::convert::Inf
             _ = bell.changed() => false,
             () = sleep(painter.patience()) => true,
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_that_many_kinds_share_is_told_once() {
+        let not = |what, why: &str| Trouble { what, why: why.to_owned() };
+        let troubles = [not("pods", "not allowed"), not("leases", "no answer"), not("nodes", "not allowed")];
+        assert_eq!(told(&troubles), ["leases: no answer", "pods, nodes: not allowed"]);
     }
 }

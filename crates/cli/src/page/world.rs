@@ -16,7 +16,7 @@ use control::Context;
 use lifecycle::explain::{Listing, Picture};
 use runtime::cache::Caches;
 use runtime::client::{Error, Selection};
-use runtime::{Cache, Change, Clock};
+use runtime::{Cache, Change, Clock, Subscription};
 
 use super::marks::{self, Extent, Marks};
 use crate::cluster::look;
@@ -26,6 +26,7 @@ use crate::cluster::look;
 struct Kept<T: Object> {
     cache: Cache<T>,
     changed: Arc<AtomicBool>,
+    _subscription: Subscription,
 }
 
 impl<T: Object + Clone> Kept<T> {
@@ -38,11 +39,11 @@ impl<T: Object + Clone> Kept<T> {
         let cache = caches.selected::<T>(selection);
         let changed = Arc::new(AtomicBool::new(true));
         let flag = Arc::clone(&changed);
-        cache.subscribe(move |change| {
+        let subscription = cache.subscribe(move |change| {
             flag.store(true, Ordering::Release);
             mark(change);
         });
-        Self { cache, changed }
+        Self { cache, changed, _subscription: subscription }
     }
 
     /// Copies the kind, if there is anything new about it.
@@ -65,14 +66,23 @@ impl<T: Object + Clone> Kept<T> {
     }
 
     /// What keeps us from following.
-    fn trouble(&self) -> Option<String> {
+    fn trouble(&self) -> Option<Trouble> {
         let failure = self.cache.failure()?;
-        match &*failure {
-            Error::NotFound { .. } => None,
-            Error::Forbidden { .. } => Some(format!("{}: not allowed to look at them", T::KIND.plural)),
-            error => Some(format!("{}: {error}", T::KIND.plural)),
-        }
+        let why = match &*failure {
+            Error::NotFound { .. } => return None,
+            Error::Forbidden { .. } => "not allowed".to_owned(),
+            error => error.to_string(),
+        };
+        Some(Trouble { what: T::KIND.plural, why })
     }
+}
+
+/// A kind that cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// The kind's plural.
+    pub(super) what: &'static str,
+    pub(super) why: String,
 }
 
 /// Everything that is followed.
@@ -182,7 +192,7 @@ impl World {
     }
 
     /// What cannot be followed at the moment, so that the picture may be old.
-    pub(super) fn troubles(&self) -> Vec<String> {
+    pub(super) fn troubles(&self) -> Vec<Trouble> {
         let all = [
             self.claims.trouble(),
             self.volumes.trouble(),

@@ -41,6 +41,11 @@ pub(crate) async fn connect(file: Option<&Path>, context: Option<&str>) -> anyho
 }
 
 impl Connection {
+    /// The API server, as people name it: host and port.
+    pub(crate) fn server(&self) -> &str {
+        self.url.split_once("://").map_or(&*self.url, |(_, rest)| rest).trim_end_matches('/')
+    }
+
     /// Finds out whether anybody answers, before a command asks its own questions and each fails in the same way.
     pub(crate) async fn reach(&self) -> anyhow::Result<()> {
         let Self { url, origin, .. } = self;

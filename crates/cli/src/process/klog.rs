@@ -1,11 +1,11 @@
 //! The logging flags of Go's sidecars, so that their manifests work as they are.
 
-use clap::ArgAction;
 use tracing::level_filters::LevelFilter;
 
+use super::inert::{Flag, Value};
 use super::{LogArgs, LogFormat};
 
-/// Their flags, hidden: `--log-level` and `--log-format` are ours.
+/// Those that say something here, too. They are not in help: `--log-level` and `--log-format` are ours.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct KlogArgs {
     /// 4 and more is --log-level debug, 6 and more is trace.
@@ -14,22 +14,25 @@ pub(crate) struct KlogArgs {
     /// `json` is --log-format json.
     #[arg(long, value_name = "FORMAT", default_value = "text", hide = true)]
     logging_format: String,
-    #[arg(long, value_name = "LIST", hide = true)]
-    vmodule: Option<String>,
-    #[arg(long, value_name = "DURATION", hide = true)]
-    log_flush_frequency: Option<String>,
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, hide = true)]
-    log_text_split_stream: Option<Option<bool>>,
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, hide = true)]
-    log_json_split_stream: Option<Option<bool>>,
-    #[arg(long, value_name = "SIZE", hide = true)]
-    log_text_info_buffer_size: Option<String>,
-    #[arg(long, value_name = "SIZE", hide = true)]
-    log_json_info_buffer_size: Option<String>,
-    /// This program needs no such setting.
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, hide = true)]
-    automaxprocs: Option<Option<bool>>,
 }
+
+/// Those that change nothing.
+pub(crate) const WITHOUT_EFFECT: &[Flag] = &[
+    Flag { name: "automaxprocs", value: Value::Bool, why: "the number of threads follows what the machine gives" },
+    Flag {
+        name: "vmodule",
+        value: Value::Text("LIST"),
+        why: "it names files of Go programs; --log-level debug says more",
+    },
+    Flag { name: "log-flush-frequency", value: Value::Duration, why: LINE_BY_LINE },
+    Flag { name: "log-text-split-stream", value: Value::Bool, why: ONE_STREAM },
+    Flag { name: "log-json-split-stream", value: Value::Bool, why: ONE_STREAM },
+    Flag { name: "log-text-info-buffer-size", value: Value::Text("SIZE"), why: LINE_BY_LINE },
+    Flag { name: "log-json-info-buffer-size", value: Value::Text("SIZE"), why: LINE_BY_LINE },
+];
+
+const LINE_BY_LINE: &str = "each line is written at once";
+const ONE_STREAM: &str = "all lines go to standard error";
 
 impl KlogArgs {
     /// Our own flags with what these add to them.

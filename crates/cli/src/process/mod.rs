@@ -4,10 +4,14 @@
 //! lease that future is made once per time of leading; the caches stay warm in between.
 
 pub(crate) mod connect;
+pub(crate) mod inert;
 mod klog;
 mod log;
 
 use std::future::Future;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +26,11 @@ use runtime::lease::{self, Elector};
 use runtime::stop::{self, Drained};
 use runtime::time::SystemClock;
 use runtime::{Caches, Client, Clock, Entropy, Metrics, Stop, Stopper, client};
+use sha2::{Digest as _, Sha256};
 
-pub(crate) use klog::KlogArgs;
+use crate::usage;
+pub(crate) use inert::Inert;
+pub(crate) use klog::{KlogArgs, WITHOUT_EFFECT};
 pub(crate) use log::{LogArgs, LogFormat};
 
 /// How long running work may take to end once the process is told to.
@@ -47,6 +54,14 @@ impl Lead {
 pub(crate) fn identity() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
+}
+
+/// Who we are among those of which one may work: the same after a restart, and another for each directory, since two of one
+/// identity would both work.
+pub(crate) fn identity_at(directory: &Path) -> String {
+    let digest = Sha256::digest(directory.as_os_str().as_encoded_bytes());
+    let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}_{short}", identity())
 }
 
 /// A process that is wired and does nothing yet.
@@ -76,7 +91,7 @@ impl Process {
         Self { context, health: Health::default(), writer }
     }
 
-    /// Runs `work` until SIGTERM or SIGINT: at once, or whenever the lease is ours.
+    /// Runs `work` until a signal asks for the end: at once, or whenever the lease is ours.
     pub(crate) async fn run<W, F>(self, serve: &ServeArgs, lead: Lead, work: W) -> anyhow::Result<()>
     where
         W: FnMut(Stop) -> F,
@@ -193,7 +208,7 @@ async fn serve_health(
     let server = Server::bind(address, &serve.metrics_path, &context.metrics, health).await;
     let server = server.map_err(|error| anyhow!(error))?;
     if let Ok(address) = server.address() {
-        tracing::info!(%address, "answering metrics and health");
+        tracing::info!(http = %address, "answering metrics and health");
     }
     let until = until.clone();
     Ok(Some(tokio::spawn(async move { server.run(&until).await })))
@@ -208,7 +223,13 @@ pub(crate) fn flags<A: clap::Args>(given: &[&str]) -> anyhow::Result<A> {
 
 /// For a process that answers no metrics of its own.
 pub(crate) fn no_endpoint() -> ServeArgs {
-    ServeArgs { http_endpoint: String::new(), metrics_address: String::new(), metrics_path: String::new() }
+    endpoint(None)
+}
+
+/// For one that does, if an address was given.
+pub(crate) fn endpoint(address: Option<SocketAddr>) -> ServeArgs {
+    let http_endpoint = address.map(|address| address.to_string()).unwrap_or_default();
+    ServeArgs { http_endpoint, metrics_address: String::new(), metrics_path: "/metrics".to_owned() }
 }
 
 /// An error with its causes for a person: no cause twice, and no numbers that only programmers look up.
@@ -233,7 +254,12 @@ pub(crate) fn without_codes(said: &str) -> String {
         rest = after.split_once(')').map_or("", |(_, after)| after);
     }
     kept += rest;
-    // A database says everything twice, the second time with a number.
+    // A database says everything twice, the second time with a number; or a second time as its own cause.
+    if let Some((code, said)) = kept.strip_prefix("Error code ").and_then(|rest| rest.split_once(": "))
+        && code.parse::<u32>().is_ok()
+    {
+        return said.to_owned();
+    }
     match kept.split_once(": Error code ") {
         Some((once, again)) if again.split_once(": ").is_some_and(|(_, again)| once.ends_with(again)) => {
             once.to_owned()
@@ -242,12 +268,27 @@ pub(crate) fn without_codes(said: &str) -> String {
     }
 }
 
+/// Says what went wrong, in the command's name. Whoever would have read it may be gone, which is no reason to panic.
+fn complain(command: &str, error: &anyhow::Error) {
+    let _ = writeln!(std::io::stderr(), "orlop {command}: {}", sentence(error));
+}
+
+/// Everything that can be wrong with the flags of a lease, before anybody is asked for one.
+pub(crate) fn check_leading(args: &LeaderArgs) -> anyhow::Result<()> {
+    let namespace = &args.leader_election_namespace;
+    if !namespace.is_empty() {
+        let checked = usage::parse_namespace(namespace);
+        checked.map_err(|why| anyhow!("--leader-election-namespace {namespace:?}: {why}"))?;
+    }
+    args.check().map_err(|error| anyhow!(error)).context("leader election")
+}
+
 /// How a command ends: what went wrong is said in its name.
 pub(crate) fn ended(command: &str, result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("orlop {command}: {}", sentence(&error));
+            complain(command, &error);
             ExitCode::FAILURE
         }
     }
@@ -264,7 +305,7 @@ pub(crate) fn reported(command: &str, work: impl Future<Output = anyhow::Result<
         (Ok(()), true) => ExitCode::SUCCESS,
         (Ok(()), false) => ExitCode::from(1),
         (Err(error), _) => {
-            eprintln!("orlop {command}: {}", sentence(&error));
+            complain(command, &error);
             ExitCode::from(2)
         }
     }
@@ -274,5 +315,28 @@ pub(crate) fn reported(command: &str, work: impl Future<Output = anyhow::Result<
 pub(crate) fn block_on<F: Future<Output = anyhow::Result<()>>>(work: F) -> anyhow::Result<()> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 4);
-    builder.worker_threads(threads).enable_all().build().context("starting the runtime")?.block_on(work)
+    let runtime = builder.worker_threads(threads).enable_all().build().context("starting the runtime")?;
+    to_its_end(&runtime, work)
+}
+
+/// Tokio's own function puts the code of what it waits for into the program three times, and what a command does as a
+/// whole is large: behind a pointer it is there once.
+pub(crate) fn to_its_end<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output = T>) -> T {
+    let work: std::pin::Pin<&mut dyn Future<Output = T>> = std::pin::pin!(work);
+    runtime.block_on(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_once_and_without_numbers() {
+        let twice = anyhow!("Error code 13: disk is full").context("disk is full").context("opening the database");
+        assert_eq!(sentence(&twice), "opening the database: disk is full");
+        let at_once = anyhow!("disk is full: Error code 13: disk is full").context("writing");
+        assert_eq!(sentence(&at_once), "writing: disk is full");
+        let of_the_system = anyhow!(std::io::Error::from_raw_os_error(2)).context("reading /x");
+        assert_eq!(sentence(&of_the_system), "reading /x: No such file or directory");
+    }
 }

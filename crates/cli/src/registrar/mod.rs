@@ -19,9 +19,10 @@ use runtime::health::{Answer, Health, Server};
 use runtime::time::SystemClock;
 use runtime::{Metrics, Stop, Stopper, stop};
 
-use crate::process::{self, KlogArgs, Lead, LogArgs, Process};
+use crate::process::inert::{self, Flag, Value};
+use crate::process::{self, Inert, KlogArgs, Lead, LogArgs, Process, WITHOUT_EFFECT};
 
-/// Makes a CSI driver known to the kubelet of its node, or to `orlop node`.
+/// Register a CSI driver with the kubelet of its node, or with `orlop node`.
 #[derive(Debug, clap::Args)]
 #[command(version, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -39,6 +40,22 @@ pub(crate) struct Args {
     log: LogArgs,
     #[command(flatten)]
     klog: KlogArgs,
+    #[command(flatten)]
+    inert: Inert<Originals>,
+}
+
+/// What node-driver-registrar takes and nothing here needs.
+#[derive(Debug, Clone)]
+struct Originals;
+
+impl inert::Table for Originals {
+    const FLAGS: &'static [&'static [Flag]] = &[
+        &[
+            Flag { name: "connection-timeout", value: Value::Duration, why: "the driver is waited for, however long" },
+            Flag { name: "enable-pprof", value: Value::Bool, why: "there is no profiler of Go" },
+        ],
+        WITHOUT_EFFECT,
+    ];
 }
 
 const EXAMPLES: &str = "\
@@ -74,18 +91,12 @@ struct WorkArgs {
     /// How long one question to the driver may take, and one to ourselves.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     timeout: Duration,
-    /// Accepted for compatibility: the driver is waited for.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, hide = true)]
-    connection_timeout: Option<Duration>,
     /// Address of /healthz and /metrics, such as 127.0.0.1:9809; empty for none.
     #[arg(long, value_name = "ADDRESS", default_value = "", help_heading = "Metrics and health")]
     http_endpoint: String,
     /// Deprecated: like --http-endpoint :PORT.
     #[arg(long, value_name = "PORT", default_value_t = 0, help_heading = "Metrics and health")]
     health_port: u16,
-    /// Accepted for compatibility: this program has no such profiler.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide = true)]
-    enable_pprof: Option<bool>,
     /// Deprecated: kubelet-registration-probe ends at once with success.
     #[arg(long, value_name = "MODE", default_value = "", hide = true)]
     mode: String,
@@ -155,6 +166,7 @@ fn checked(args: &Args) -> anyhow::Result<()> {
     }
     let node = args.taints.node(std::env::var("NODE_NAME").ok())?;
     args.klog.apply(&args.log)?.start()?;
+    args.inert.tell();
     process::block_on(start(args, node))
 }
 

@@ -12,7 +12,7 @@ use crate::process::{self, Lead, LogArgs, Process};
 /// The lease that replicas compete for.
 pub(crate) const LOCK: &str = "orlop-scheduler";
 
-/// Gives pods the nodes that their volumes can be reached from, where no kube-scheduler runs.
+/// Choose nodes that pods can reach their volumes from, where no kube-scheduler runs.
 ///
 /// Of a pod's other wishes it knows node selectors, required node affinity, tolerations and unschedulable nodes. It does
 /// not count processors and memory, and evicts nobody.
@@ -48,7 +48,8 @@ Examples:
   orlop scheduler --scheduler-name volumes --leader-election --http-endpoint 127.0.0.1:8080";
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    process::ended("scheduler", args.log.start().and_then(|()| process::block_on(start(args))))
+    let begun = process::check_leading(&args.leader).and_then(|()| args.log.start());
+    process::ended("scheduler", begun.and_then(|()| process::block_on(start(args))))
 }
 
 async fn start(args: Args) -> anyhow::Result<()> {

@@ -116,6 +116,8 @@ fn flag(argument: &Arg) -> String {
     };
     let with_value = |spelled: String| match value.as_str() {
         "" => format!("`{spelled}`"),
+        // A boolean: there, or with its value in the same word.
+        value if argument.is_require_equals_set() => format!("`{spelled}[={value}]`"),
         value => format!("`{spelled} {value}`"),
     };
     match (argument.get_short(), argument.get_long()) {
@@ -172,5 +174,7 @@ mod tests {
         assert_eq!(arg(Arg::new("dir").long("dir").value_name("DIR")), "`--dir DIR`");
         assert_eq!(arg(Arg::new("all").long("all").short('A').action(clap::ArgAction::SetTrue)), "`-A`, `--all`");
         assert_eq!(arg(Arg::new("shell").value_name("SHELL")), "`SHELL`");
+        let boolean = Arg::new("on").long("on").value_name("BOOL").num_args(0..=1).require_equals(true);
+        assert_eq!(arg(boolean), "`--on[=BOOL]`");
     }
 }

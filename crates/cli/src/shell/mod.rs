@@ -1,5 +1,6 @@
 //! What a shell wants of this program: completions, manual pages, and its name as a plugin of kubectl.
 
+mod groups;
 mod markdown;
 
 pub(crate) use markdown::INTERNAL;
@@ -16,7 +17,7 @@ use crate::{Orlop, process, usage};
 /// What kubectl looks for on the path to run `kubectl orlop`.
 const PLUGIN: &str = "kubectl-orlop";
 
-/// Prints a script that completes command lines in a shell.
+/// Print a script that completes command lines in a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPLETION_EXAMPLES)]
 pub(crate) struct CompletionArgs {
@@ -30,7 +31,7 @@ Examples:
   orlop completion zsh > \"${fpath[1]}/_orlop\"
   orlop completion fish > ~/.config/fish/completions/orlop.fish";
 
-/// Writes manual pages, one for each command, or all commands as one page of Markdown.
+/// Write manual pages, or all commands as one page of Markdown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct ManArgs {
@@ -75,8 +76,8 @@ pub(crate) fn called_by(given: &[OsString]) -> Command {
     let command = Orlop::command();
     let name = given.first().map(Path::new).and_then(Path::file_name);
     match name.and_then(|name| name.to_str()) {
-        Some(PLUGIN) => as_plugin(command).bin_name("kubectl orlop"),
-        Some(_) | None => command,
+        Some(PLUGIN) => groups::grouped(as_plugin(command).bin_name("kubectl orlop")),
+        Some(_) | None => groups::grouped(command),
     }
 }
 

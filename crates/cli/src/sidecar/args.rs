@@ -17,11 +17,11 @@ use runtime::queue::Backoff;
 
 use super::attach::{AttachArgs, ERROR_CODES};
 use super::beside::BesideArgs;
-use crate::process::LogArgs;
+use crate::process::inert::{self, Flag, Value};
+use crate::process::{Inert, KlogArgs, LogArgs, WITHOUT_EFFECT};
 use crate::usage;
 
-/// Runs what stands beside a CSI driver: volumes are provisioned for claims and deleted, attached to nodes and detached, and
-/// room is told to the scheduler.
+/// Provision and attach beside any CSI driver, as csi-provisioner and csi-attacher do.
 #[derive(Debug, clap::Args)]
 #[command(version, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -49,7 +49,34 @@ pub(crate) struct Args {
     pub(super) serve: ServeArgs,
     #[command(flatten)]
     pub(super) log: LogArgs,
+    #[command(flatten)]
+    pub(super) klog: KlogArgs,
+    #[command(flatten)]
+    pub(super) inert: Inert<Originals>,
 }
+
+/// What csi-provisioner and csi-attacher take and nothing here needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Originals;
+
+impl inert::Table for Originals {
+    const FLAGS: &'static [&'static [Flag]] = &[
+        &[
+            Flag { name: "kube-api-capacity-qps", value: Value::Number, why: ONLY_CHANGES },
+            Flag { name: "kube-api-capacity-burst", value: Value::Number, why: ONLY_CHANGES },
+            Flag {
+                name: "resync",
+                value: Value::Duration,
+                why: "everything is watched, and changes wake whom they concern",
+            },
+            Flag { name: "max-grpc-log-length", value: Value::Number, why: "answers of the driver are not logged" },
+            Flag { name: "enable-pprof", value: Value::Bool, why: "there is no profiler of Go" },
+        ],
+        WITHOUT_EFFECT,
+    ];
+}
+
+const ONLY_CHANGES: &str = "a CSIStorageCapacity is written only when it changes";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -137,12 +164,6 @@ pub(crate) struct CapacityArgs {
     /// Whom the objects belong to: -1 nobody, 0 the pod $POD_NAME, 1 its controller, 2 the controller of that.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, help_heading = "Capacity")]
     capacity_ownerref_level: i32,
-    /// Accepted for compatibility: an object is written only when it changes.
-    #[arg(long, value_name = "N", default_value_t = 0.0, hide = true)]
-    kube_api_capacity_qps: f64,
-    /// Accepted for compatibility: an object is written only when it changes.
-    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
-    kube_api_capacity_burst: u32,
 }
 
 /// How much at once, and how often again.
@@ -168,10 +189,6 @@ pub(crate) struct WorkArgs {
     /// So many sources of clones and restores are looked at at once.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Work")]
     cloning_protection_threads: usize,
-    /// Accepted for compatibility: this program has no such profiler.
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
-          default_missing_value = "true", value_name = "BOOL", hide = true)]
-    enable_pprof: bool,
 }
 
 /// csi-provisioner's own defaults.
@@ -237,11 +254,25 @@ impl Args {
                 "--node-deployment runs one instance per node, and --with-controllers must run once; drop one of them"
             );
         }
+        crate::process::check_leading(&self.leader)?;
         self.check_attaching()?;
         self.naming()?;
         self.node(around)?;
         self.room(around)?;
         self.beside.check(around)
+    }
+
+    /// What was given and changes nothing is said once, so that nobody waits for its effect.
+    pub(super) fn tell_what_does_nothing(&self) {
+        self.inert.tell();
+        for (gate, why) in [
+            (RELEASE.0, "a lease is always given back at the end"),
+            (ERROR_CODES.0, "an error always has the driver's code"),
+        ] {
+            if !self.gates.feature_gates.enabled(gate, true) {
+                tracing::info!(gate, why, "a feature gate is known and has no effect");
+            }
+        }
     }
 
     fn naming(&self) -> anyhow::Result<Naming> {
@@ -286,8 +317,8 @@ impl Args {
         let own = around.namespace.clone().context(
             "--enable-capacity needs its namespace in $NAMESPACE; in a manifest: fieldPath: metadata.namespace",
         )?;
-        let pod = match (level, &around.pod) {
-            (OwnerLevel::None, _) => String::new(),
+        let pod = match (&level, &around.pod) {
+            (OwnerLevel::None | OwnerLevel::Node(_), _) => String::new(),
             (OwnerLevel::Above(_), Some(pod)) => pod.clone(),
             (OwnerLevel::Above(_), None) => {
                 bail!("--enable-capacity needs its pod's name in $POD_NAME, or --capacity-ownerref-level=-1")

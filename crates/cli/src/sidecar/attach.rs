@@ -38,12 +38,6 @@ pub(crate) struct AttachArgs {
     /// Volumes on one page of that answer; 0 leaves it to the driver.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Attaching")]
     max_entries: u32,
-    /// Accepted for compatibility: everything is watched, and nothing is looked at without a reason.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration, hide = true)]
-    resync: Duration,
-    /// Accepted for compatibility: answers of the driver are not logged.
-    #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true, hide = true)]
-    max_grpc_log_length: i64,
 }
 
 /// Whether an error says the driver's code. It always does; the gate is known so that it may be set.

@@ -31,7 +31,10 @@ use crate::process::{self, Lead, Process};
 
 pub(crate) fn run(args: Args) -> ExitCode {
     let around = Surroundings::read();
-    let ended = args.check(&around).and_then(|()| args.log.start());
+    let ended = args.check(&around).and_then(|()| args.klog.apply(&args.log)?.start());
+    if ended.is_ok() {
+        args.tell_what_does_nothing();
+    }
     process::ended("sidecar", ended.and_then(|()| process::block_on(start(&args, &around))))
 }
 
@@ -170,14 +173,16 @@ impl Parts {
     }
 }
 
-/// The options of a sidecar that is a part of a larger process, which has no pod. `node` is for `--node-deployment`.
+/// The options of a sidecar that is a part of a larger process, which has no pod: what it keeps in a namespace is where its
+/// leases would be. `node` is for `--node-deployment`.
 pub(crate) async fn options(
     args: &Args,
     context: &Context,
     facts: &Facts,
     node: Option<&str>,
 ) -> anyhow::Result<SidecarOptions> {
-    let around = Surroundings { node: node.map(str::to_owned), namespace: None, pod: None };
+    let namespace = Some(args.leader.namespace());
+    let around = Surroundings { node: node.map(str::to_owned), namespace, pod: None };
     args.options(&component(context, facts), attributes(args, context).await, &around)
 }
 

@@ -191,8 +191,9 @@ impl Beside {
             }
             (Cluster::Existing { .. }, Whose::Others) => {}
         }
-        let provisions = match node {
-            Some(_) => Lead::Always,
+        // Of each machine one: a second one in another directory would make a claim's volume once more, in its own pool.
+        let provisions = match &node {
+            Some(node) => self.plan.lead(&format!("{}-{node}", facts.name)),
             None => self.plan.lead(&facts.name.replace('/', "-")),
         };
         let args: sidecar::Args = process::flags(&flags)?;

@@ -1,12 +1,15 @@
 //! The local driver as a part of a stack.
 
+use driver_sdk::metrics::Metrics;
+use runtime::Stop;
+
 use super::place::node_name;
 use super::plan::{Cluster, Plan};
 use super::{Part, Place};
 use crate::driver::{Flags, Server};
 
-/// The local driver on a socket of its own.
-pub(super) async fn start(plan: &Plan) -> anyhow::Result<Part> {
+/// The local driver on a socket of its own, and what it measures.
+pub(super) async fn start(plan: &Plan) -> anyhow::Result<(Part, Metrics)> {
     let place: &Place = &plan.place;
     let flags = Flags {
         endpoint: format!("unix://{}", place.socket().display()),
@@ -20,5 +23,7 @@ pub(super) async fn start(plan: &Plan) -> anyhow::Result<Part> {
         },
     };
     let server = Server::open(flags.settle()?).await?;
-    Ok(Part::start("the driver", |stop| async move { server.serve(async move { stop.stopped().await }).await }))
+    let metrics = server.metrics();
+    let serve = |stop: Stop| async move { server.serve(async move { stop.stopped().await }).await };
+    Ok((Part::start("the driver", serve), metrics))
 }

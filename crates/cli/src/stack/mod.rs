@@ -13,10 +13,12 @@ mod work;
 
 use std::fs::File;
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, anyhow};
 use apiserver::auth::User;
 use control::Context;
+use driver_sdk::metrics::Metrics;
 use runtime::csi::Driver;
 use runtime::{Stop, Stopper, client};
 use tokio::task::JoinHandle;
@@ -89,15 +91,18 @@ impl Plan {
         let held = self.place.hold()?;
         let mut parts = Vec::new();
         let mut plan = self.clone();
+        let measured = Arc::<OnceLock<Metrics>>::default();
         let (process, address, machines) = match &self.cluster {
             Cluster::Embedded => {
-                let Served { process, address, machines, serving } = self.serve().await?;
+                let Served { process, address, machines, serving } = self.serve(&measured).await?;
                 parts.push(serving);
                 plan.company = Company::find(&process.context.client, self.machines).await?;
                 (process, Some(address), machines)
             }
             Cluster::Existing { kubeconfig, context } => {
                 let connection = connect::connect(Some(kubeconfig), context.as_deref()).await?;
+                // Nothing is touched for a cluster that nobody answers for; whoever supervises this starts it again.
+                connection.reach().await?;
                 (Process::new(connection.client, client::Options::default(), MANAGER), None, None)
             }
         };
@@ -105,7 +110,10 @@ impl Plan {
             join::prepare(&process.context.client).await?;
         }
         if self.local == Local::Run {
-            parts.insert(0, driver::start(self).await?);
+            let (driver, metrics) = driver::start(self).await?;
+            parts.insert(0, driver);
+            // What it counts is shown with the rest, unless nobody serves it.
+            drop(measured.set(metrics));
         }
         let context = process.context.clone();
         let (known, working) = work::start(process, &plan).await?;
@@ -115,8 +123,8 @@ impl Plan {
         Ok((running, Parts { parts }))
     }
 
-    /// The embedded API.
-    async fn serve(&self) -> anyhow::Result<Served> {
+    /// The embedded API, which also shows what the local driver counts, once it is there.
+    async fn serve(&self, driver: &Arc<OnceLock<Metrics>>) -> anyhow::Result<Served> {
         let place = &self.place;
         let others = self.machines.map(join::Listen::address);
         let server = api::Server::open_for(&place.data, place.listen, Some(&place.kubeconfig()), others).await?;
@@ -128,8 +136,8 @@ impl Plan {
         });
         let inner = kube::Client::new(api.service().as_user(User::loopback()), "default");
         let process = Process::new(inner, client::Options::default(), MANAGER);
-        let metrics = process.context.metrics.clone();
-        api.measure_beside(move || metrics.encode());
+        let (metrics, driver) = (process.context.metrics.clone(), driver.clone());
+        api.measure_beside(move || driver.get().map(Metrics::text).into_iter().chain([metrics.encode()]).collect());
         Ok(Served { process, address, machines, serving })
     }
 }
@@ -156,12 +164,20 @@ impl Parts {
         }
     }
 
-    /// Ends all parts in an orderly way.
+    /// Ends all parts in an orderly way, those after one that fails as well. The first failure is the answer.
     pub(crate) async fn end(self) -> anyhow::Result<()> {
+        let mut all = Ok(());
         for Part { name, stop, running } in self.parts {
             stop.stop();
-            running.await.context(name)?.context(name)?;
+            let ended = running.await.context(name).and_then(|ended| ended.context(name));
+            match (&all, ended) {
+                (Ok(()), ended) => all = ended,
+                (Err(_), Err(error)) => {
+                    tracing::error!(error = format!("{error:#}"), "a part did not end well, either")
+                }
+                (Err(_), Ok(())) => {}
+            }
         }
-        Ok(())
+        all
     }
 }

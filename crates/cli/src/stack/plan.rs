@@ -1,11 +1,11 @@
 //! What a stack is made of.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use driver_sdk::csi::Endpoint;
 use runtime::lease;
-use sha2::{Digest as _, Sha256};
 
 use super::place::{self, Place};
 use crate::join::{Company, Listen};
@@ -73,6 +73,8 @@ pub(crate) struct Plan {
     pub(crate) machines: Option<Listen>,
     /// Whether there are others; found out at the start.
     pub(crate) company: Company,
+    /// Where metrics and health are told.
+    pub(crate) http: Option<SocketAddr>,
 }
 
 impl Plan {
@@ -90,18 +92,11 @@ impl Plan {
         match &self.cluster {
             Cluster::Embedded => Lead::Always,
             Cluster::Existing { .. } => {
-                let (lock, identity) = (lease::sanitise(lock), lease::sanitise(&self.identity()));
+                let identity = process::identity_at(&self.place.data);
+                let (lock, identity) = (lease::sanitise(lock), lease::sanitise(&identity));
                 Lead::Lease(lease::Options::new(NAMESPACE, &lock, &identity))
             }
         }
-    }
-
-    /// Who we are among those that compete for a lease: the same after a restart, and another for each directory, since two
-    /// of one identity would both lead.
-    fn identity(&self) -> String {
-        let digest = Sha256::digest(self.place.data.as_os_str().as_encoded_bytes());
-        let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        format!("{}_{short}", process::identity())
     }
 }
 
@@ -112,7 +107,8 @@ mod tests {
     fn plan(data: &str, cluster: Cluster) -> Plan {
         let place = Place { data: PathBuf::from(data), listen: ([127, 0, 0, 1], 0).into() };
         let roles = Role::usual(&cluster);
-        Plan { place, cluster, local: Local::Run, others: Vec::new(), roles, machines: None, company: Company::Alone }
+        let (others, machines, company) = (Vec::new(), None, Company::Alone);
+        Plan { place, cluster, local: Local::Run, others, roles, machines, company, http: None }
     }
 
     fn elsewhere() -> Cluster {

@@ -47,8 +47,9 @@ pub(super) async fn start(process: Process, plan: &Plan) -> anyhow::Result<(Know
         },
         drivers: work.besides.iter().map(|beside| beside.driver.clone()).collect(),
     };
+    let http = plan.http;
     let part = Part::start("the controllers", |stop| async move {
-        let serve = process::no_endpoint();
+        let serve = process::endpoint(http);
         let all = |stop: Stop| {
             let work = &work;
             async move { work.run(&stop).await }.boxed()

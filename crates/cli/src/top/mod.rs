@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use lifecycle::table::Paint;
+use lifecycle::table::Look;
 use lifecycle::top::{self, Top};
 use runtime::time::SystemClock;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::cluster::output::Answer;
 use crate::cluster::{ClusterArgs, Eye, MeasureArgs, OutputArgs, ScopeArgs};
 use crate::process;
 
-/// Shows how full volumes are, how many volumes each node has of how many, room for new ones, and work that waits.
+/// Show how full volumes are, attach slots, room for new volumes, and queues.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -59,8 +59,8 @@ async fn look(args: &Args) -> anyhow::Result<Top> {
 }
 
 impl Answer for Top {
-    fn text(&self, wide: bool, paint: Paint) -> String {
-        Top::text(self, wide, paint)
+    fn text(&self, look: Look) -> String {
+        Top::text(self, look)
     }
 
     fn value(&self) -> Value {

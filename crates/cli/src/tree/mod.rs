@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use lifecycle::explain::Listing;
-use lifecycle::table::Paint;
+use lifecycle::table::Look;
 use lifecycle::tree::{self, Scope, Tree};
 use runtime::time::SystemClock;
 use serde_json::Value;
@@ -14,7 +14,9 @@ use crate::cluster::output::Answer;
 use crate::cluster::{ClusterArgs, Eye, MeasureArgs, OutputArgs, ScopeArgs};
 use crate::process;
 
-/// Shows claims, their volumes, where those are attached and which pods have them, and what belongs to no claim.
+/// Show claims, volumes, attachments and mounts as one tree, with reasons.
+///
+/// After the claims comes what belongs to none: volumes, attachments, and creations that have begun and not ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -73,8 +75,8 @@ async fn look(args: &Args) -> anyhow::Result<Tree> {
 }
 
 impl Answer for Tree {
-    fn text(&self, wide: bool, paint: Paint) -> String {
-        Tree::text(self, wide, paint)
+    fn text(&self, look: Look) -> String {
+        Tree::text(self, look)
     }
 
     fn value(&self) -> Value {

@@ -1,5 +1,6 @@
 //! `orlop up`: the whole of storage as one long-running process, on the embedded API or on a cluster that exists.
 
+mod rights;
 mod service;
 mod settle;
 
@@ -24,7 +25,7 @@ use crate::stack::{self, Cluster, Parts, Place, Plan, Role, Running};
 use crate::usage;
 pub(crate) use settle::Wrong;
 
-/// Runs the API, the local driver, the controllers, the provisioner, the attacher and the node agent in one process.
+/// Run everything in one process: API, controllers, drivers, node agent, live page.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -45,6 +46,10 @@ pub(crate) struct Args {
     /// Loopback address of the live page, or off. Its address with the token is in DIR/page-url.
     #[arg(long, value_name = "ADDRESS|off", default_value = "127.0.0.1:0")]
     page: page::Where,
+    /// Address for /metrics and /healthz over plain HTTP, such as 127.0.0.1:9810; off unless given. The embedded API also
+    /// shows the metrics at its own address.
+    #[arg(long, value_name = "ADDRESS", value_parser = usage::parse_address)]
+    http_endpoint: Option<SocketAddr>,
     /// Socket of a CSI driver that somebody else runs, such as unix:///run/other/csi.sock: claims of its classes are served
     /// as well. May be given more than once. A driver that is away is waited for.
     #[arg(long, value_name = "ENDPOINT", value_parser = settle::socket, help_heading = "Drivers")]
@@ -62,7 +67,14 @@ pub(crate) struct Args {
     /// What runs, of `controllers`, `scheduler`, `sidecars` (provisioner and attacher of each driver), `node` (the agent of
     /// this machine, which needs root) and `page`. [default: all; with --kubeconfig sidecars, node and page, since a cluster
     /// has controllers and a scheduler]
-    #[arg(long, value_enum, value_name = "PART,...", value_delimiter = ',', hide_possible_values = true)]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PART,...",
+        value_delimiter = ',',
+        hide_possible_values = true,
+        allow_hyphen_values = true
+    )]
     parts: Vec<Role>,
     /// YAML file with the same settings: each flag without its dashes is a key. A flag overrides it.
     #[arg(long, value_name = "FILE")]
@@ -149,6 +161,7 @@ async fn start(args: &Args) -> anyhow::Result<()> {
         // The second signal: whoever sends it does not want to wait.
         signals = &mut signals => signals.context("listening for signals").and_then(|()| bail!("stopped before all was done")),
     };
+    let ended = ended.and_then(|()| release(&plan));
     match (failed, ended) {
         (None, ended) => ended?,
         (Some(error), Ok(())) => return Err(error),
@@ -157,9 +170,6 @@ async fn start(args: &Args) -> anyhow::Result<()> {
             return Err(error);
         }
     }
-    if plan.mounts() {
-        stack::release(&plan.place)?;
-    }
     tracing::info!("stopped");
     Ok(())
 }
@@ -167,14 +177,41 @@ async fn start(args: &Args) -> anyhow::Result<()> {
 /// Everything that is there before the stack is called ready.
 async fn bring_up(args: &Args, plan: &Plan) -> anyhow::Result<(Running, Parts)> {
     let (running, mut parts) = plan.start().await?;
-    make_class(&running, plan, &args.class).await?;
+    match complete(args, plan, &running, &mut parts).await {
+        Ok(()) => Ok((running, parts)),
+        Err(error) => {
+            // The agent runs already: it ends as it would later, and takes its own mount along.
+            if let Err(also) = parts.end().await.and_then(|()| release(plan)) {
+                tracing::error!(error = format!("{also:#}"), "ending what was started");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What is made for users once everything runs.
+async fn complete(args: &Args, plan: &Plan, running: &Running, parts: &mut Parts) -> anyhow::Result<()> {
+    if let Cluster::Existing { .. } = plan.cluster {
+        rights::tell_missing(&running.context.client, plan).await;
+    }
+    make_class(running, plan, &args.class).await?;
     if let (page::Where::At(listen), true) = (args.page, plan.has(Role::Page)) {
-        start_page(&plan.place, &running, &mut parts, listen).await?;
+        start_page(&plan.place, running, parts, listen).await?;
     }
     if let Some(machines) = running.machines {
         tracing::info!(%machines, "other machines may join");
     }
-    Ok((running, parts))
+    if plan.has(Role::Node) && !plan.mounts() {
+        tracing::warn!(
+            "only root may mount: no agent runs on this machine, and pods get no volumes; claims are served"
+        );
+    }
+    Ok(())
+}
+
+/// Takes away the mount that the agent's directory is.
+fn release(plan: &Plan) -> anyhow::Result<()> {
+    if plan.mounts() { stack::release(&plan.place) } else { Ok(()) }
 }
 
 /// Tells the log, and whoever supervises this process.
@@ -202,7 +239,10 @@ async fn start_page(place: &Place, running: &Running, parts: &mut Parts, listen:
     };
     let page = page::Page::open(settings).await?;
     page.write_url(&place.data.join("page-url"))?;
-    page.announce()?;
+    if let Err(error) = page.announce() {
+        // Whoever read the output went away. The address is in the file as well.
+        tracing::warn!(error = format!("{error:#}"), "the page's address is told to nobody");
+    }
     let context = running.context.clone();
     parts.add_first("the page", |stop| async move { page.run(context, stop).await });
     Ok(())
@@ -220,16 +260,29 @@ async fn make_class(running: &Running, plan: &Plan, name: &str) -> anyhow::Resul
             join::warn_of_class(&running.context.client, name).await
         }
         Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
+        // Whoever may not make classes is refused before he is told that there is one.
+        Err(error @ Error::Forbidden { .. }) => match class_is_there(running, name).await {
+            true => Ok(()),
+            false => Err(error).with_context(|| {
+                format!("the class {name:?} cannot be made: have somebody make it, or leave it out with --class ''")
+            }),
+        },
         Err(error) => Err(error).with_context(|| format!("making the class {name:?}")),
     }
 }
 
+async fn class_is_there(running: &Running, name: &str) -> bool {
+    let key = api::Key::cluster(name);
+    running.context.client.get::<api::Class>(api::Kind::STORAGE_CLASS, &key).await.is_ok()
+}
+
 /// On our own API it is what claims get when they name none. On a cluster that is somebody else's to say; and there may be
-/// more machines than this one, so that a volume waits for the pod that says where.
+/// more machines than this one, so that a volume waits for the pod that says where. Nothing here grows a claim yet, and the
+/// class says so: whoever asks for more hears it at once, and does not wait for it.
 fn class(name: &str, driver: &str, cluster: &Cluster) -> Value {
     let kind = api::Kind::STORAGE_CLASS;
     let mut body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "provisioner": driver,
-        "allowVolumeExpansion": true, "metadata": {"name": name}});
+        "metadata": {"name": name}});
     match cluster {
         Cluster::Embedded => {
             body["metadata"]["annotations"] = json!({api::keys::annotation::DEFAULT_CLASS.0: "true"});

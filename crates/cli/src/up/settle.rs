@@ -21,6 +21,9 @@ pub(crate) struct Wrong {
 
 /// A driver's socket. An agent has to find it as well, so it must be a file, by its full name.
 pub(super) fn socket(text: &str) -> Result<Endpoint, String> {
+    if text.contains(",/") || text.contains(",unix:") {
+        return Err("there are several in it; give --driver once for each, or in a file a list".to_owned());
+    }
     let endpoint: Endpoint = text.parse().map_err(|error: driver_sdk::csi::EndpointError| error.to_string())?;
     match endpoint.path() {
         None => Err("a driver is reached by a unix socket; write unix:///path/to/csi.sock".to_owned()),
@@ -60,21 +63,21 @@ impl Args {
             wrong(
                 "listen",
                 format!(
-                    "{}: only loopback addresses are served, such as 127.0.0.1:6443; for other machines see serve-machines",
+                    "{}: only loopback addresses are served, such as 127.0.0.1:6443; for other machines see --serve-machines",
                     self.listen
                 ),
             );
         }
         if given("listen") && self.kubeconfig.is_some() {
-            wrong("listen", "no API is served on an existing cluster; drop this, or kubeconfig".to_owned());
+            wrong("listen", "no API is served on an existing cluster; drop this, or --kubeconfig".to_owned());
         }
         if self.serve_machines.is_some() && self.kubeconfig.is_some() {
             let text =
-                "machines join an embedded API, and an existing cluster has its own way; drop this, or kubeconfig";
+                "machines join an embedded API, and an existing cluster has its own way; drop this, or --kubeconfig";
             wrong("serve-machines", text.to_owned());
         }
         if self.context.is_some() && self.kubeconfig.is_none() {
-            wrong("context", "this is a context of a kubeconfig; give kubeconfig, too".to_owned());
+            wrong("context", "this is a context of a kubeconfig; give --kubeconfig, too".to_owned());
         }
         if !self.class.is_empty()
             && let Err(error) = usage::check_name("", &self.class)
@@ -86,11 +89,14 @@ impl Args {
             wrong("driver", format!("{twice} is given twice"));
         }
         if given("class") && !self.class.is_empty() && !self.local_driver {
-            wrong("class", "this is the local driver's class, and local-driver is false; drop one of them".to_owned());
+            wrong(
+                "class",
+                "this is the local driver's class, and --local-driver is false; drop one of them".to_owned(),
+            );
         }
         let shown = matches!(self.page, page::Where::At(_));
         if given("page") && shown && !self.roles().contains(&Role::Page) {
-            wrong("page", "parts leaves the page out; add it there, or drop this".to_owned());
+            wrong("page", "--parts leaves the page out; add it there, or drop this".to_owned());
         }
         wrongs
     }
@@ -106,7 +112,16 @@ impl Args {
         if self.kubeconfig.is_none() {
             usage::require_free("--listen", self.listen)?;
         }
-        usage::make_directory("--data", &data)?;
+        if let Some(machines) = self.serve_machines {
+            usage::require_free("--serve-machines", machines.address())?;
+        }
+        if let Some(address) = self.http_endpoint {
+            usage::require_free("--http-endpoint", address)?;
+        }
+        if let (page::Where::At(page::Loopback(address)), true) = (self.page, self.roles().contains(&Role::Page)) {
+            usage::require_free("--page", address)?;
+        }
+        usage::make_private_directory("--data", &data)?;
         // Sockets and state are told by their full names, also in messages.
         let data = data.canonicalize().with_context(|| format!("--data {}", data.display()))?;
         Ok(Plan {
@@ -117,6 +132,7 @@ impl Args {
             roles: self.roles(),
             machines: self.serve_machines,
             company: Company::Alone,
+            http: self.http_endpoint,
         })
     }
 }
@@ -151,6 +167,7 @@ mod tests {
         assert!(socket("unix:///run/a.sock").is_ok() && socket("/run/a.sock").is_ok());
         assert!(socket("tcp://127.0.0.1:1").unwrap_err().contains("unix socket"));
         assert!(socket("unix:a.sock").unwrap_err().contains("full path"));
+        assert!(socket("unix:///a.sock,unix:///b.sock").unwrap_err().contains("once for each"));
     }
 
     #[test]

@@ -28,7 +28,14 @@ fn advice(text: &str) -> String {
     if bare.parse::<u16>().is_ok() {
         return format!("write 127.0.0.1:{bare}");
     }
-    if let Ok(ip) = text.parse::<IpAddr>() {
+    // `::1:6443` is an address of its own, which nobody means.
+    if let Some((ip, port)) = text.rsplit_once(':')
+        && let (Ok(ip @ IpAddr::V6(_)), Ok(port)) = (ip.parse(), port.parse::<u16>())
+        && !text.starts_with('[')
+    {
+        return format!("write {}", SocketAddr::new(ip, port));
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
         return format!("the port is missing, write {} (0 takes a free one)", SocketAddr::new(ip, 0));
     }
     match text.rsplit_once(':') {
@@ -55,6 +62,12 @@ pub(crate) fn require_free(flag: &str, address: SocketAddr) -> anyhow::Result<()
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             bail!("{flag} {address}: ports below 1024 need root; choose a higher one, such as 6443")
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            bail!(
+                "{flag} {address}: this machine has no address {}; `ip -brief address` lists those it has",
+                address.ip()
+            )
         }
         Err(error) => Err(error).with_context(|| format!("{flag} {address}: this machine cannot listen there")),
     }
@@ -99,6 +112,8 @@ mod tests {
             (":6443", "write 127.0.0.1:6443"),
             ("127.0.0.1", "write 127.0.0.1:0"),
             ("::1", "write [::1]:0"),
+            ("[::1]", "write [::1]:0"),
+            ("::1:6443", "write [::1]:6443"),
             ("example.com:80", "write 127.0.0.1:80"),
             ("127.0.0.1:99999", "port 99999 is above 65535"),
             ("", "such as 127.0.0.1:6443"),

@@ -29,9 +29,9 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 pub(crate) use address::{NotAnAddress, parse as parse_address, require_free};
 pub(crate) use amount::meant;
-pub(crate) use name::check as check_name;
+pub(crate) use name::{check as check_name, parse_namespace};
 pub(crate) use near::nearest;
-pub(crate) use place::{make_directory, require_parent, require_room_for_sockets};
+pub(crate) use place::{make_directory, make_private_directory, require_parent, require_room_for_sockets};
 
 /// Tells what is wrong with the command line, and gives the exit code. Help and versions were asked for and end here, too.
 pub(crate) fn answer(error: Error, command: &mut Command, line: &[OsString]) -> ExitCode {
@@ -58,6 +58,15 @@ fn text(error: Error, command: &mut Command, line: &[OsString]) -> String {
     let tips = place.tips(&error);
     let mut error = error;
     best_guess(&mut error);
+    if error.kind() == ErrorKind::UnknownArgument {
+        // "To pass it as a value, use '-- --flag'": nobody who mistypes a flag wants that.
+        if let Some(ContextValue::StyledStrs(mut said)) = error.remove(ContextKind::Suggested) {
+            said.retain(|tip| !tip.to_string().contains("as a value"));
+            if !said.is_empty() {
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(said));
+            }
+        }
+    }
     if !tips.is_empty() {
         for guess in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue] {
             error.remove(guess);
@@ -135,7 +144,7 @@ impl Place {
                 let value = said(error, ContextKind::InvalidValue).unwrap_or_default();
                 let argument = said(error, ContextKind::InvalidArg).unwrap_or_default();
                 match value.is_empty() {
-                    true => self.example("").into_iter().collect(),
+                    true => self.example_with(&argument).into_iter().collect(),
                     false => words::value(&argument, &value).map(str::to_owned).into_iter().collect(),
                 }
             }
@@ -145,18 +154,38 @@ impl Place {
 
     /// A flag or a word that the command does not have.
     fn unknown(&self, word: &str) -> Option<String> {
-        if let Some(tip) = words::flag(word, |flag| self.has(flag)) {
+        if let Some(tip) = words::flag(self.command.get_name(), word, |flag| self.has(flag)) {
             return Some(self.named(tip));
+        }
+        // `--no-page`, which Go's programs do not have either.
+        if let Some(flag) = word.strip_prefix("--no-").filter(|flag| self.is_boolean(flag)) {
+            return Some(format!("'--{flag}=false' switches it off"));
         }
         if word.starts_with('-') {
             return None;
         }
+        // `--leader-election true`: a boolean is there or has its value behind `=`.
+        let at = self.words.iter().position(|given| given == word);
+        let before = at.and_then(|at| self.words.get(at.checked_sub(1)?)?.strip_prefix("--"));
+        if let Some(flag) = before.filter(|flag| self.is_boolean(flag)) {
+            return Some(format!("write '--{flag}={word}', in one word"));
+        }
         // `orlop up DIR`: there is one flag that such a word can only belong to.
-        let data = self.command.get_arguments().find(|argument| argument.get_id() == "data");
-        let only = || self.command.get_arguments().find(|argument| argument.is_required_set());
-        let flag = data.or_else(only)?.get_long()?;
-        (!self.words.iter().any(|word| word.starts_with(&format!("--{flag}"))))
-            .then(|| format!("did you mean '{} --{flag} {word}'?", self.full))
+        let missing = |argument: &&clap::Arg| {
+            let flag = argument.get_long().map(|flag| format!("--{flag}"));
+            flag.is_some_and(|flag| !self.words.iter().any(|word| word.starts_with(&flag)))
+        };
+        let mut arguments: Vec<&clap::Arg> = self.command.get_arguments().filter(missing).collect();
+        arguments.sort_by_key(|argument| !argument.is_required_set());
+        let flag = arguments.into_iter().find(|argument| argument.is_required_set() || argument.get_id() == "data");
+        let flag = flag?.get_long()?;
+        Some(format!("did you mean '{} --{flag} {word}'?", self.full))
+    }
+
+    /// Whether a flag takes true or false, and only behind `=`.
+    fn is_boolean(&self, flag: &str) -> bool {
+        let boolean = |argument: &clap::Arg| argument.is_require_equals_set();
+        self.command.get_arguments().any(|argument| argument.get_long() == Some(flag) && boolean(argument))
     }
 
     /// The first example of the command's help, or rather the first with that flag.
@@ -166,6 +195,15 @@ impl Place {
         let lines: Vec<&str> = after.lines().map(str::trim).filter(|line| line.starts_with(&start)).collect();
         let line = lines.iter().find(|line| line.contains(with)).or(lines.first())?;
         Some(format!("for example: {line}"))
+    }
+
+    /// An example of an argument whose value is missing; one without it would not help.
+    fn example_with(&self, argument: &str) -> Option<String> {
+        let word = argument.split(' ').next().unwrap_or_default();
+        match word.starts_with("--") {
+            true => self.example(word).filter(|example| example.contains(word)),
+            false => self.example(""),
+        }
     }
 
     /// A tip in the name that this program was called by.
@@ -217,9 +255,6 @@ fn wanted(error: &Error) -> Option<String> {
         return Some("it must be a number, such as 1.5".to_owned());
     }
     let said = source.to_string();
-    if said.contains("parsing level") {
-        return Some("it must be off, error, warn, info, debug or trace".to_owned());
-    }
     let (_, range) = said.split_once(" is not in ")?;
     let (least, most) = range.split_once("..=")?;
     Some(format!("it must be between {least} and {most}"))

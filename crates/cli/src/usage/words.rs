@@ -58,45 +58,108 @@ const CALLS: [(&[&str], &str); 5] = [
     (&["resize", "grow"], "'orlop csi expand ID --size SIZE' makes a volume larger"),
 ];
 
-/// Flags of other programs: what was typed, the flag that has to exist for the tip to be true, and the tip.
-const FLAGS: [(&[&str], &str, &str); 9] = [
+/// The same below `orlop config`.
+const CONFIG: [(&[&str], &str); 2] = [
+    (&["validate", "lint", "test", "verify"], "'orlop config check FILE' tells every problem of a file"),
     (
+        &["print", "view", "dump", "init", "get", "defaults"],
+        "'orlop config show' prints all settings with their defaults",
+    ),
+];
+
+/// A flag of another program: the commands where it is expected (none: everywhere), what was typed, the flag that has to
+/// exist for the tip to be true, and the tip.
+type Foreign = (&'static [&'static str], &'static [&'static str], &'static str, &'static str);
+
+const FLAGS: [Foreign; 19] = [
+    (
+        &["api"],
+        &["--kubeconfig"],
+        "write-kubeconfig",
+        "it serves a cluster; --write-kubeconfig FILE makes a file that leads to it",
+    ),
+    (&["demo"], &["--data"], "keep", "it works in a temporary directory; 'orlop up --data DIR' is the same, to stay"),
+    (
+        &["tree", "top"],
+        &["-w", "--watch", "--follow"],
+        "output",
+        "'orlop page' shows it live; here, watch -n 1 orlop tree",
+    ),
+    (&["tree", "top"], &["-l", "--selector"], "output", "labels are not looked at; 'orlop tree CLAIM' shows one claim"),
+    (
+        &["explain"],
+        &["-f", "--filename"],
+        "output",
+        "what is explained is in the cluster already: pvc/NAME, pv/NAME or pod/NAME",
+    ),
+    (&["create"], &["--name"], "size", "the name needs no flag: 'orlop csi create NAME'"),
+    (&["mount"], &["-n", "--namespace"], "read-only", "the namespace is part of the claim: NAMESPACE/NAME"),
+    (&["mount"], &["-o", "--ro", "--readonly"], "read-only", "options are flags here, such as --read-only"),
+    (&["mount"], &["-t", "--type"], "read-only", "it needs no type: orlop mount CLAIM PATH"),
+    (
+        &["umount"],
+        &["-f", "--force", "-l", "--lazy"],
+        "node-name",
+        "a path in use stays mounted; `fuser -vm PATH` says who uses it",
+    ),
+    (
+        &[],
         &["--master", "--server", "--apiserver"],
         "kubeconfig",
         "the API server is named in a kubeconfig: --kubeconfig FILE",
     ),
-    (&["--provisioner"], "csi-address", "the driver says its name itself: --csi-address SOCKET is enough"),
-    (&["--verbose", "--debug", "-v", "--v"], "log-level", "--log-level debug says more"),
-    (&["--verbose", "--debug", "-v", "--v"], "help", "commands that run on take --log-level debug, behind their name"),
-    (&["--port", "-p"], "listen", "the port is part of --listen: --listen 127.0.0.1:6443"),
-    (&["--data-dir", "--datadir", "--dir", "--state", "-d"], "data", "the directory is given with --data DIR"),
-    (&["--json"], "output", "-o json prints it as JSON"),
-    (&["--endpoint"], "csi-address", "the driver's socket is given with --csi-address SOCKET"),
-    (&["--csi-address", "--socket"], "endpoint", "the driver's socket is given with --endpoint unix:///PATH"),
+    (&[], &["--provisioner"], "csi-address", "the driver says its name itself: --csi-address SOCKET is enough"),
+    (&[], &["--verbose", "--debug", "-v", "--v"], "log-level", "--log-level debug says more"),
+    (
+        &[],
+        &["--verbose", "--debug", "-v", "--v"],
+        "help",
+        "commands that run on take --log-level debug, behind their name",
+    ),
+    (&[], &["--port", "-p"], "listen", "the port is part of --listen: --listen 127.0.0.1:PORT"),
+    (&[], &["--data-dir", "--datadir", "--dir", "--state", "-d"], "data", "the directory is given with --data DIR"),
+    (&[], &["--json"], "output", "-o json prints it as JSON"),
+    (&[], &["--endpoint"], "csi-address", "the driver's socket is given with --csi-address SOCKET"),
+    (&[], &["--csi-address", "--socket"], "endpoint", "the driver's socket is given with --endpoint unix:///PATH"),
 ];
 
 /// Kubernetes' access modes in the words of CSI.
 const MODES: &str = "in Kubernetes' words: ReadWriteOnce is snw, ReadWriteOncePod is snsw, ReadOnlyMany is mnr, \
                      ReadWriteMany is mnmw";
 
+/// Values of `--parts` that are none.
+const PARTS: [(&[&str], &str); 2] = [
+    (&["all", "*"], "leave --parts out: everything that suits the cluster runs"),
+    (
+        &["-controllers", "-scheduler", "-sidecars", "-node", "-page"],
+        "name those that are to run; what is not named does not: --parts controllers,scheduler",
+    ),
+];
+
 /// What to type instead of a command that `below` (`orlop`, or one with commands of its own) does not have.
 pub(super) fn command(below: &str, word: &str) -> Option<&'static str> {
     let table: &[(&[&str], &str)] = match below {
         "csi" => &CALLS,
+        "config" => &CONFIG,
         "orlop" => &COMMANDS,
         _ => &[],
     };
     table.iter().find(|(words, _)| words.contains(&word)).map(|(_, tip)| *tip)
 }
 
-/// What to type instead of a flag, if the command `has` what the tip speaks of.
-pub(super) fn flag(word: &str, has: impl Fn(&str) -> bool) -> Option<&'static str> {
+/// What to type instead of a flag of `command`, if that `has` what the tip speaks of.
+pub(super) fn flag(command: &str, word: &str, has: impl Fn(&str) -> bool) -> Option<&'static str> {
     let word = word.split_once('=').map_or(word, |(word, _)| word);
-    FLAGS.iter().find(|(words, needs, _)| words.contains(&word) && has(needs)).map(|(_, _, tip)| *tip)
+    let here = |commands: &[&str]| commands.is_empty() || commands.contains(&command);
+    let found = FLAGS.iter().find(|(commands, words, needs, _)| here(commands) && words.contains(&word) && has(needs));
+    found.map(|(_, _, _, tip)| *tip)
 }
 
 /// What a value of one flag is called here.
 pub(super) fn value(argument: &str, value: &str) -> Option<&'static str> {
+    if argument.starts_with("--parts ") {
+        return PARTS.iter().find(|(words, _)| words.contains(&value)).map(|(_, tip)| *tip);
+    }
     let kubernetes =
         ["rwo", "rwop", "rox", "rwx", "readwriteonce", "readwriteoncepod", "readonlymany", "readwritemany"];
     (argument.starts_with("--mode ") && kubernetes.contains(&value.to_lowercase().as_str())).then_some(MODES)
@@ -105,6 +168,6 @@ pub(super) fn value(argument: &str, value: &str) -> Option<&'static str> {
 /// All tips, for the test that types them.
 #[cfg(test)]
 pub(super) fn tips() -> impl Iterator<Item = &'static str> {
-    let commands = COMMANDS.iter().chain(&CALLS).map(|(_, tip)| *tip);
-    commands.chain(FLAGS.iter().map(|(_, _, tip)| *tip))
+    let commands = COMMANDS.iter().chain(&CALLS).chain(&CONFIG).map(|(_, tip)| *tip);
+    commands.chain(FLAGS.iter().map(|(_, _, _, tip)| *tip))
 }

@@ -31,7 +31,7 @@ async fn talkative_agent(cluster: &mut Cluster) -> (Program, String) {
     let found = async {
         loop {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
-            let address = said.lines().find_map(|line| line.split("metrics and health address=").nth(1));
+            let address = said.lines().find_map(|line| line.split("metrics and health http=").nth(1));
             match address {
                 Some(address) => return address.trim().to_owned(),
                 None => tokio::time::sleep(std::time::Duration::from_millis(50)).await,

@@ -202,7 +202,7 @@ async fn the_sidecar_registers_and_probes_the_driver_in_the_same_process() {
     sidecar.says("answering metrics and health", 1).await;
     let log = sidecar.log();
     let addresses: Vec<String> = log
-        .split("address=127.0.0.1:")
+        .split("=127.0.0.1:")
         .skip(1)
         .map(|rest| format!("127.0.0.1:{}", rest.chars().take_while(char::is_ascii_digit).collect::<String>()))
         .collect();

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc;
 
 /// A stack as a process. Dropping it kills it, and takes away what it mounted.
@@ -23,10 +24,15 @@ pub struct Up {
 }
 
 impl Up {
-    /// On a free port and without a page, with more flags.
+    /// On a free port and without a page unless the flags ask for one.
     pub fn start(data: &Path, flags: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_orlop"));
-        command.args(["up", "--listen", "127.0.0.1:0", "--page", "off", "--data"]).arg(data).args(flags);
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_orlop")), data, flags)
+    }
+
+    /// The same by a command that becomes the program with the words that are added to it.
+    pub fn spawn(mut command: Command, data: &Path, flags: &[&str]) -> Self {
+        let page: &[&str] = if flags.contains(&"--page") { &[] } else { &["--page", "off"] };
+        command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(page).args(flags);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary was just built");
         let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let (heard, log) = mpsc::unbounded_channel();
@@ -60,11 +66,27 @@ impl Up {
         address.unwrap_or_else(|| panic!("it never became ready: {heard}"))
     }
 
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is our child");
+    }
+
     /// SIGTERM, and its end.
     pub fn stop(mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
+        self.signal(Signal::TERM);
         assert!(self.child.wait().expect("it is our child").success());
+    }
+
+    /// Waits for its end: the exit code, and what it said meanwhile.
+    pub async fn ended(mut self) -> (Option<i32>, String) {
+        let mut heard = String::new();
+        let silent = async {
+            while let Some(line) = self.line().await {
+                heard += &format!("{line}\n");
+            }
+        };
+        let silent = tokio::time::timeout(Duration::from_secs(120), silent).await;
+        assert!(silent.is_ok(), "it never ended: {heard}");
+        (self.child.wait().expect("it is our child").code(), heard)
     }
 }
 
@@ -74,6 +96,43 @@ impl Drop for Up {
         let _ = self.child.wait();
         // What the agent mounts outlives it, its own directory as well; a directory that goes must have neither.
         for point in mounts_under(&self.data) {
+            let _ = Command::new("umount").arg("--lazy").arg(point).status();
+        }
+    }
+}
+
+/// A filesystem of its own that is soon full. Dropping it takes it away, with what is mounted in it.
+pub struct SmallDisk {
+    place: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// Of so many MiB; `None` where nothing can be mounted.
+    pub fn new(mib: u32) -> Option<Self> {
+        let place = tempfile::tempdir().expect("a directory can be made");
+        let options = format!("size={mib}m,mode=0700");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(place.path()).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self { place })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Takes what is left of it. Gives the file that has it.
+    pub fn fill(&self) -> PathBuf {
+        let path = self.path().join("everything");
+        let mut file = std::fs::File::create(&path).expect("it can be made");
+        for size in [1 << 16, 1] {
+            while std::io::Write::write(&mut file, &vec![0; size]).is_ok_and(|written| written > 0) {}
+        }
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        for point in mounts_under(self.path()).into_iter().chain([self.path().to_owned()]) {
             let _ = Command::new("umount").arg("--lazy").arg(point).status();
         }
     }

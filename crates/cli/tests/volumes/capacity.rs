@@ -171,7 +171,55 @@ fn capacity_is_asked_for_by_class_and_place() {
         assert_eq!(xfs.minimum_volume_size, Some(i64::try_from(300 * MIB).unwrap()));
         assert_eq!(xfs.maximum_volume_size, Some(i64::try_from(GIB).unwrap()));
         refused(create(&clients, "v", GIB + MIB, mount("ext4")).await, Code::OutOfRange, &["above the limit"]);
-        refused(create(&clients, "v", MIB, mount("xfs")).await, Code::OutOfRange, &["at least"]);
+    });
+    world.end_clean();
+}
+
+#[test]
+fn a_request_below_what_a_filesystem_needs_gets_what_it_needs() {
+    needs!(Ext4, Xfs, Btrfs);
+    let world = World::plain(&Options::default());
+    run(async {
+        let clients = world.clients().await;
+        for (fs, least) in [("ext4", 32 * MIB), ("xfs", 300 * MIB), ("btrfs", 256 * MIB)] {
+            let asked = create_request(fs, MIB, mount(fs));
+            let volume = create_with(&clients, asked.clone()).await.unwrap();
+            assert_eq!(volume.capacity_bytes, i64::try_from(least).unwrap(), "{fs}");
+            assert_eq!(create_with(&clients, asked.clone()).await.unwrap(), volume, "{fs}: a repeat finds it");
+            let using = Use::new(&world.scratch, &volume.volume_id, mount(fs));
+            bring_up(&clients, &using).await.unwrap();
+            fs::write(using.target.join("file"), [7; 4096]).unwrap();
+            bring_down(&clients, &using).await.unwrap();
+
+            let mut clone = create_request(&format!("{fs}-clone"), MIB, mount(fs));
+            clone.volume_content_source = from_volume(&volume.volume_id);
+            let clone = create_with(&clients, clone).await.unwrap();
+            assert_eq!(clone.capacity_bytes, volume.capacity_bytes, "{fs}: the clone of a small claim is as small");
+
+            let mut limited = create_request(&format!("{fs}-limited"), MIB, mount(fs));
+            limited.capacity_range.as_mut().unwrap().limit_bytes = i64::try_from(least - 1).unwrap();
+            refused(create_with(&clients, limited.clone()).await, Code::OutOfRange, &["at least", &least.to_string()]);
+            limited.capacity_range.as_mut().unwrap().limit_bytes = i64::try_from(least).unwrap();
+            let limited = create_with(&clients, limited).await.unwrap();
+            for id in [&volume.volume_id, &clone.volume_id, &limited.volume_id] {
+                delete(&clients, id).await.unwrap();
+            }
+        }
+    });
+    world.end_clean();
+}
+
+#[test]
+fn a_pool_without_room_for_the_smallest_volume_of_a_class_has_no_capacity_for_it() {
+    needs!(Ext4, Xfs);
+    let world = World::on(FsType::Ext4, 256 * MIB, &Options::default());
+    run(async {
+        let clients = world.clients().await;
+        let of_class = |fs: &str| GetCapacityRequest { parameters: map([("fsType", fs)]), ..Default::default() };
+        let xfs = capacity(&clients, of_class("xfs")).await.unwrap();
+        assert_eq!((xfs.available_capacity, xfs.maximum_volume_size), (0, Some(0)));
+        refused(create(&clients, "v", MIB, mount("xfs")).await, Code::ResourceExhausted, &["can promise"]);
+        assert!(capacity(&clients, of_class("ext4")).await.unwrap().available_capacity > 0);
     });
     world.end_clean();
 }

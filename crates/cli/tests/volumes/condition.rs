@@ -161,6 +161,35 @@ fn a_volume_whose_filesystem_was_wiped_is_refused_and_not_formatted_again() {
 }
 
 #[test]
+fn a_damaged_filesystem_is_not_mounted_and_the_answer_says_how_to_repair_it() {
+    needs!(Ext4);
+    let world = World::plain(&Options::default());
+    run(async {
+        let clients = world.clients().await;
+        let volume = create(&clients, "v", 32 * MIB, mount("ext4")).await.unwrap();
+        let using = Use::new(&world.scratch, &volume.volume_id, mount("ext4"));
+        bring_up(&clients, &using).await.unwrap();
+        fs::write(using.target.join("file"), b"kept").unwrap();
+        bring_down(&clients, &using).await.unwrap();
+        let path = world.image(&using.id);
+        let image = fs::File::options().write(true).open(&path).unwrap();
+        // The checksum of the first group descriptor, which stands in the block after the superblock.
+        std::os::unix::fs::FileExt::write_all_at(&image, &[0x12, 0x34], 4096 + 0x1e).unwrap();
+        image.sync_all().unwrap();
+        drop(image);
+        attach(&clients, &using).await.unwrap();
+        let repair = format!("e2fsck -f {}", path.display());
+        refused(stage(&clients, &using).await, Code::FailedPrecondition, &["is damaged", &repair]);
+        std::process::Command::new("e2fsck").args(["-f", "-y"]).arg(&path).output().unwrap();
+        bring_up(&clients, &using).await.unwrap();
+        assert_eq!(fs::read(using.target.join("file")).unwrap(), b"kept");
+        bring_down(&clients, &using).await.unwrap();
+        delete(&clients, &using.id).await.unwrap();
+    });
+    world.end_clean();
+}
+
+#[test]
 fn a_staged_volume_whose_image_was_cut_short_is_abnormal_on_the_node_too() {
     needs!();
     let world = World::plain(&Options::default());

@@ -56,6 +56,9 @@ const PLACES: &[&str] = &[
     "orlop api --data new --listen 127.0.0.1:0 --audit-log nodir/audit.log",
     "orlop backup --data alive --to text",
     "orlop backup --data alive --to nodir/backup",
+    "orlop backup --data alive --to tmp",
+    "orlop up --data new --listen 127.0.0.1:0 --config broken.yaml",
+    "orlop up --data new --listen 127.0.0.1:0 --config latin.yaml",
     "orlop restore --from text --data new",
     "orlop restore --from text --data alive",
     "orlop man --dir text",
@@ -90,6 +93,8 @@ const FILESYSTEMS: &[&str] = &[
     "orlop mount data tmp --kubeconfig dead.kubeconfig",
     "orlop mount data tmp --kubeconfig alive.kubeconfig",
     "orlop umount tmp --kubeconfig alive.kubeconfig",
+    "orlop node --data nothere",
+    "orlop node --server https://127.0.0.1:1 --token x --data joining",
     "sudo -u nobody orlop mount data tmp",
     "sudo -u nobody orlop api --data private/data --listen 127.0.0.1:0",
 ];
@@ -121,6 +126,8 @@ pub(crate) async fn play(table: &mut Table) {
 async fn furnish(room: &Room, address: &str) {
     room.write("text", "this is a text\n");
     room.write("empty", "");
+    room.write("broken.yaml", "class: local\n  page: off\n");
+    std::fs::write(room.path().join("latin.yaml"), b"class: caf\xe9\n").expect("a file can be written");
     room.write("broken.kubeconfig", "apiVersion: v1\nkind: Config\nusers: [{user: {token: s3cret}}\n");
     room.write("unknown.toml", "endpoint = \"unix:///run/csi.sock\"\n");
     room.write("number.toml", "endpoints = [\"unix:///run/csi.sock\"]\nattach_limit = \"many\"\n");

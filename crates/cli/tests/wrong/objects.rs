@@ -31,6 +31,7 @@ pub(crate) async fn play(table: &mut Table) {
     let address = up.address().await;
     let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     room.name("kubeconfig", &data.join("kubeconfig").display().to_string());
+    room.name("alive", &data.display().to_string());
     room.name("node", &format!("node {name}"));
     room.name("this-node", &format!("node {name:?}"));
     // Something that is mounted on every Linux, and that nothing here may touch.
@@ -90,6 +91,20 @@ impl Stage<'_> {
         self.refuses("POST", CLAIMS, &claim("nosize", &once)).await;
         self.refuses("POST", CLAIMS, &nearly("negative", &sized("-1Gi"))).await;
         self.refuses("POST", CLAIMS, &nearly("unit", &sized("1Gb"))).await;
+        self.refuses("POST", CLAIMS, &nearly("zero", &sized("0"))).await;
+        self.refuses(
+            "POST",
+            &format!("{CLAIMS}?fieldValidation=Strict"),
+            &nearly("typo", &json!({"storageClass": "x"})),
+        )
+        .await;
+        self.refuses("POST", CLAIMS, &pod("kind", "data")).await;
+        self.refuses("POST", "/api/v1/namespaces/nothere/persistentvolumeclaims", &nearly("lost", &json!({}))).await;
+        let binding = json!({"provisioner": "local.csi.orlop.dev", "volumeBindingMode": "Immediately"});
+        self.refuses("POST", CLASSES, &class("binding", &binding)).await;
+        self.refuses("POST", CLASSES, &class("beta", &json!({"apiVersion": "storage.k8s.io/v1beta1"}))).await;
+        let handle = json!({"csi": {"driver": "ebs.csi.aws.com"}});
+        self.refuses("POST", VOLUMES, &volume("handleless", &handle)).await;
         self.refuses("POST", CLAIMS, &nearly("mode", &json!({"accessModes": ["ReadWriteTwice"]}))).await;
         self.refuses("POST", CLAIMS, &nearly("modes", &json!({"accessModes": ["ReadWriteOncePod", "ReadWriteOnce"]})))
             .await;
@@ -110,11 +125,20 @@ impl Stage<'_> {
         self.makes(CLASSES, &class("absent", &json!({"provisioner": "ebs.csi.aws.com"}))).await;
         let foreign = json!({"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}});
         self.makes(VOLUMES, &volume("foreign", &foreign)).await;
+        self.refuses("PATCH", &format!("{VOLUMES}/foreign"), &json!({"spec": {"csi": {"volumeHandle": "vol-2"}}}))
+            .await;
+        let ext3 = json!({"provisioner": "local.csi.orlop.dev", "parameters": {"fsType": "ext3"}});
+        self.makes(CLASSES, &class("ext3", &ext3)).await;
         let rows = [
             (nearly("noclass", &json!({"storageClassName": "fast"})), "not found"),
             (nearly("huge", &sized("900Ti")), "OutOfRange"),
             (nearly("large", &sized("15Ti")), "ResourceExhausted"),
             (nearly("parameters", &json!({"storageClassName": "odd"})), "filesystem"),
+            (nearly("filesystem", &json!({"storageClassName": "ext3"})), "ext3"),
+            (
+                nearly("classless", &json!({"storageClassName": "", "accessModes": ["ReadWriteMany"]})),
+                "no storage class",
+            ),
             (nearly("nodriver", &json!({"storageClassName": "absent"})), "ebs.csi.aws.com"),
             (
                 nearly(
@@ -149,7 +173,7 @@ impl Stage<'_> {
     /// Pods that wait; without root there is no agent, and no node that they could be put on.
     async fn waiting_pods(&mut self) {
         if !has_node() {
-            for name in ["lonely", "second", "far"] {
+            for name in ["lonely", "second", "far", "picky", "nowhere"] {
                 self.table.skip(&format!("orlop explain pod/{name}"), "a node agent needs root");
             }
             return;
@@ -161,12 +185,23 @@ impl Stage<'_> {
         self.makes(PODS, &pod("second", "alone")).await;
         self.explains("pod/second", "ReadWriteOncePod").await;
         self.makes(PODS, &pod("far", "elsewhere")).await;
-        self.explains("pod/far", "ebs.csi.aws.com").await;
+        // Until there is an attachment, what the agent misses is told.
+        self.explains("pod/far", "the attacher of driver ebs.csi.aws.com").await;
+        let mut picky = pod("picky", "data");
+        picky["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+        self.makes(PODS, &picky).await;
+        self.explains("pod/picky", "selector").await;
+        let mut nowhere = pod("nowhere", "data");
+        nowhere["spec"]["nodeName"] = json!("nothere");
+        self.makes(PODS, &nowhere).await;
+        self.explains("pod/nowhere", "does not exist").await;
     }
 
     /// `orlop mount` at places that are not made for it, and of a claim that has no volume.
     fn mounts(&mut self) {
-        const ROWS: [&str; 4] = [
+        const ROWS: [&str; 6] = [
+            "orlop mount pvc/data tmp --kubeconfig <kubeconfig>",
+            "orlop mount data <alive>/pool --kubeconfig <kubeconfig>",
             "orlop mount data text --kubeconfig <kubeconfig>",
             "orlop mount data <busy> --kubeconfig <kubeconfig>",
             "orlop umount <busy> --kubeconfig <kubeconfig>",

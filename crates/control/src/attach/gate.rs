@@ -3,7 +3,7 @@
 //! An attachment that waits for its attacher takes a place. It gives the place back when it is attached, gone, or said to
 //! have failed: then its attacher waits, too, and others may go on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +29,43 @@ pub(super) struct Gate {
 struct Places {
     /// Attachments by name, and since when.
     taken: BTreeMap<Box<str>, Instant>,
-    waiting: BTreeSet<Waiter>,
+    waiting: Line,
+}
+
+/// Who waits, in the order in which they came. Detaches are not passed over for attaches.
+#[derive(Debug, Default)]
+struct Line {
+    places: BTreeMap<Waiter, u64>,
+    order: BTreeMap<u64, Waiter>,
+    /// How many have come so far.
+    came: u64,
+}
+
+impl Line {
+    /// Whoever waits already keeps his place.
+    fn join(&mut self, waiter: Waiter) {
+        if !self.places.contains_key(&waiter) {
+            self.came += 1;
+            self.order.insert(self.came, waiter.clone());
+            self.places.insert(waiter, self.came);
+        }
+    }
+
+    fn leave(&mut self, waiter: &Waiter) {
+        if let Some(place) = self.places.remove(waiter) {
+            self.order.remove(&place);
+        }
+    }
+
+    fn next(&mut self) -> Option<Waiter> {
+        let (_, first) = self.order.pop_first()?;
+        self.places.remove(&first);
+        Some(first)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
 }
 
 impl Gate {
@@ -55,10 +91,10 @@ impl Gate {
         }
         if places.taken.contains_key(attachment) || places.taken.len() < self.limit {
             places.taken.entry(attachment.into()).or_insert(now);
-            places.waiting.remove(&waiter);
+            places.waiting.leave(&waiter);
             return true;
         }
-        places.waiting.insert(waiter);
+        places.waiting.join(waiter);
         false
     }
 
@@ -80,11 +116,19 @@ impl Gate {
         let mut drivers = self.lock();
         let places = drivers.get_mut(driver)?;
         places.taken.remove(attachment)?;
-        let next = if places.taken.len() < self.limit { places.waiting.pop_first() } else { None };
+        let next = if places.taken.len() < self.limit { places.waiting.next() } else { None };
         if places.taken.is_empty() && places.waiting.is_empty() {
             drivers.remove(driver);
         }
         next
+    }
+
+    /// Somebody who may have been called had no use for a place: gives who may go on instead, one for each driver that has
+    /// room. Without this a place would stay empty for as long as nobody gives one back.
+    pub(super) fn pass_on(&self) -> Vec<Waiter> {
+        let mut drivers = self.lock();
+        let roomy = drivers.values_mut().filter(|places| places.taken.len() < self.limit);
+        roomy.filter_map(|places| places.waiting.next()).collect()
     }
 
     /// When whoever waits looks again, should nobody call him.
@@ -127,6 +171,29 @@ mod tests {
         assert_eq!(gate.follow(&attachment("a", false), false), None);
         assert_eq!(gate.follow(&attachment("a", true), false), Some(volume("b")));
         assert!(gate.enter(&"d".into(), "b", volume("b")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_its_waiter_has_no_use_for_goes_to_the_next_one() {
+        let gate = Gate::new(1);
+        assert!(gate.enter(&"d".into(), "a", volume("a")));
+        assert!(!gate.enter(&"d".into(), "b", volume("b")) && !gate.enter(&"d".into(), "c", volume("c")));
+        assert_eq!(gate.pass_on(), [], "there is no room");
+        assert_eq!(gate.follow(&attachment("a", true), false), Some(volume("b")));
+        // Its pod is gone by now.
+        assert_eq!(gate.pass_on(), [volume("c")]);
+        assert_eq!(gate.pass_on(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_came_first_is_called_first_whatever_he_is_called() {
+        let gate = Gate::new(1);
+        assert!(gate.enter(&"d".into(), "x", volume("x")));
+        let node = Waiter::Node("n".into());
+        assert!(!gate.enter(&"d".into(), "y", node.clone()));
+        assert!(!gate.enter(&"d".into(), "a", volume("a")));
+        assert!(!gate.enter(&"d".into(), "y", node.clone()), "it keeps its place");
+        assert_eq!(gate.leave(&"d".into(), "x"), Some(node));
     }
 
     #[tokio::test(start_paused = true)]

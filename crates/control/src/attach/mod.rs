@@ -31,7 +31,7 @@ use api::{Attachment, Kind};
 use futures_util::future::join3;
 use runtime::client::{Error, Selection};
 use runtime::queue::Backoff;
-use runtime::{Queue, Stop, queue};
+use runtime::{Queue, Stop, Subscription, queue};
 use tokio::time::sleep;
 
 use crate::{Context, Notices};
@@ -86,6 +86,7 @@ pub struct Attachments {
     wake: Wake,
     paces: Paces,
     options: Options,
+    _subscriptions: [Subscription; 6],
 }
 
 impl Attachments {
@@ -104,8 +105,8 @@ impl Attachments {
             blocked: Arc::default(),
             told: Arc::new(told),
         };
-        wake.subscribe();
-        Self { context: context.clone(), wake, paces: Paces::new(options.node_status_window), options }
+        let (paces, subscriptions) = (Paces::new(options.node_status_window), wake.subscribe());
+        Self { context: context.clone(), wake, paces, options, _subscriptions: subscriptions }
     }
 
     /// Attaches and detaches until `stop`.

@@ -42,6 +42,7 @@ impl Attachments {
             match plan.actions.first() {
                 None => {
                     self.paces.rest(&name);
+                    self.pass_on();
                     return self.settled(&plan.holds);
                 }
                 Some(Action::ReadNode) => match self.context.read::<Node>(&key).await {

@@ -51,6 +51,7 @@ impl Attachments {
                 }
             }
             if attaching.is_empty() {
+                self.pass_on();
                 return self.rest(&unique, &decided);
             }
             // Begun one by one and waited for together.
@@ -122,6 +123,11 @@ impl Attachments {
         Rules { now, force_after: self.options.force_after }
     }
 
+    /// What this pass was called for may be no use to it: others are called.
+    pub(super) fn pass_on(&self) {
+        self.wake.gate.pass_on().into_iter().for_each(|waiter| self.wake.queues.call(Some(waiter)));
+    }
+
     /// Makes the attachment. `Ok` means that the cache knows what came of it: decide again.
     async fn attach(&self, want: &Want) -> Result<(), Error> {
         let name = want.target.attachment(&want.node);
@@ -134,12 +140,12 @@ impl Attachments {
             // Whether somebody was faster, or the answer was lost: the server said what there is.
             Ok(()) => {
                 if self.wake.view.attachments.get(&key).is_none() {
-                    self.wake.queues.call(self.wake.gate.leave(&want.target.driver, &name));
+                    self.not_begun(want, &name);
                 }
                 Ok(())
             }
             Err(error) => {
-                self.wake.queues.call(self.wake.gate.leave(&want.target.driver, &name));
+                self.not_begun(want, &name);
                 let notice = wish::refused(want.target.name(), &message);
                 for pod in &want.pods {
                     self.wake.told.say(pod, &want.target.unique(), &notice);
@@ -147,6 +153,12 @@ impl Attachments {
                 Err(error)
             }
         }
+    }
+
+    /// There is no attachment: nothing is on its way, and nobody may be left to ask for it again.
+    fn not_begun(&self, want: &Want, name: &str) {
+        self.wake.ends.attaching.arrived(name);
+        self.wake.queues.call(self.wake.gate.leave(&want.target.driver, name));
     }
 
     /// What the driver's attacher would write on the attachment first, if it works in this process.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use api::{Attachment, Claim, CsiDriver, Node, Pod, Volume};
-use runtime::{Change, Queue};
+use runtime::{Change, Queue, Subscription};
 
 use super::gate::{Gate, Waiter};
 use super::progress::{Blocked, Ends, Told};
@@ -39,20 +39,18 @@ pub(super) struct Wake {
 }
 
 impl Wake {
-    /// Begins to listen.
-    pub(super) fn subscribe(&self) {
-        let wake = self.clone();
-        self.view.pods.subscribe(move |change| wake.on_pod(change));
-        let wake = self.clone();
-        self.view.claims.subscribe(move |change| wake.on_claim(change));
-        let wake = self.clone();
-        self.view.volumes.subscribe(move |change| wake.on_volume(change));
-        let wake = self.clone();
-        self.view.nodes.subscribe(move |change| wake.on_node(change));
-        let wake = self.clone();
-        self.view.attachments.subscribe(move |change| wake.on_attachment(change));
-        let wake = self.clone();
-        self.view.drivers.subscribe(move |change| wake.on_driver(change));
+    /// Listens for as long as the answer lives.
+    pub(super) fn subscribe(&self) -> [Subscription; 6] {
+        let Self { view, .. } = self;
+        let [pods, claims, volumes, nodes, attachments, drivers] = std::array::from_fn(|_| self.clone());
+        [
+            view.pods.subscribe(move |change| pods.on_pod(change)),
+            view.claims.subscribe(move |change| claims.on_claim(change)),
+            view.volumes.subscribe(move |change| volumes.on_volume(change)),
+            view.nodes.subscribe(move |change| nodes.on_node(change)),
+            view.attachments.subscribe(move |change| attachments.on_attachment(change)),
+            view.drivers.subscribe(move |change| drivers.on_driver(change)),
+        ]
     }
 
     /// Everything once more.

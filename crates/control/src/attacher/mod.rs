@@ -28,7 +28,7 @@ use lifecycle::provision::csi::Abilities;
 use runtime::csi::{Driver, Facts, Link};
 use runtime::handoff::{Attaching, Coming, Notes};
 use runtime::queue::{self, Backoff};
-use runtime::{Cache, Lookup, Stop};
+use runtime::{Cache, Lookup, Stop, Subscription};
 use tokio::sync::Semaphore;
 
 use crate::provision::csi::wire;
@@ -88,9 +88,11 @@ pub struct Attacher {
     users: Lookup<Attachment>,
     /// Watched only for drivers that publish.
     nodes: Arc<OnceLock<Cache<CsiNode>>>,
+    node_news: OnceLock<Subscription>,
     board: Arc<Board>,
     /// A permit for each call that the driver may have at once.
     calls: Semaphore,
+    _subscriptions: [Subscription; 2],
 }
 
 impl fmt::Debug for Attacher {
@@ -107,7 +109,7 @@ impl Attacher {
         let (attachments, volumes) = (context.cache::<Attachment>(), context.cache::<Volume>());
         let board = Arc::new(Board::new(context, options.backoff, options.node.as_deref()));
         let calls = Semaphore::new(options.workers.clamp(1, Semaphore::MAX_PERMITS));
-        board.follow(&about, &attachments, &volumes);
+        let subscriptions = board.follow(&about, &attachments, &volumes);
         let attacher = Self {
             context: context.clone(),
             driver: driver.clone(),
@@ -117,8 +119,10 @@ impl Attacher {
             attachments,
             volumes,
             nodes: Arc::default(),
+            node_news: OnceLock::new(),
             board,
             calls,
+            _subscriptions: subscriptions,
         };
         attacher.declare(&wire::abilities(&facts.capabilities));
         attacher
@@ -171,11 +175,8 @@ impl Attacher {
     /// The caches that this driver's abilities call for. A driver that comes back with more gets more.
     fn declare(&self, has: &Abilities) {
         if Handler::of(has) == Handler::Csi {
-            self.nodes.get_or_init(|| {
-                let nodes = self.context.cache::<CsiNode>();
-                self.board.follow_nodes(&nodes);
-                nodes
-            });
+            let nodes = self.nodes.get_or_init(|| self.context.cache::<CsiNode>());
+            self.node_news.get_or_init(|| self.board.follow_nodes(nodes));
         }
     }
 

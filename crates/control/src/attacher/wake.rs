@@ -10,7 +10,7 @@ use api::{Attachment, CsiNode, Key, Uid, Volume};
 use lifecycle::attacher::attachment::Forced;
 use lifecycle::attacher::{Attacher, volume};
 use runtime::queue::Backoff;
-use runtime::{Cache, Change, Queue};
+use runtime::{Cache, Change, Queue, Subscription};
 
 use crate::Context;
 
@@ -53,18 +53,24 @@ impl Board {
         }
     }
 
-    /// Puts to work what changes (3.3).
-    pub(super) fn follow(self: &Arc<Self>, about: &Arc<Attacher>, a: &Cache<Attachment>, v: &Cache<Volume>) {
+    /// Puts to work what changes (3.3), for as long as the answer lives.
+    pub(super) fn follow(
+        self: &Arc<Self>,
+        about: &Arc<Attacher>,
+        attachments: &Cache<Attachment>,
+        volumes: &Cache<Volume>,
+    ) -> [Subscription; 2] {
         let (board, attacher) = (self.clone(), about.clone());
-        a.subscribe(move |change| board.attachment_changed(change, &attacher));
+        let attachments = attachments.subscribe(move |change| board.attachment_changed(change, &attacher));
         let (board, attacher) = (self.clone(), about.clone());
-        v.subscribe(move |change| board.volume_changed(change, &attacher));
+        let volumes = volumes.subscribe(move |change| board.volume_changed(change, &attacher));
+        [attachments, volumes]
     }
 
-    /// Wakes those who wait for a node.
-    pub(super) fn follow_nodes(self: &Arc<Self>, nodes: &Cache<CsiNode>) {
+    /// Wakes those who wait for a node, for as long as the answer lives.
+    pub(super) fn follow_nodes(self: &Arc<Self>, nodes: &Cache<CsiNode>) -> Subscription {
         let board = self.clone();
-        nodes.subscribe(move |change| board.wake(&What::Node(change.key().name().into())));
+        nodes.subscribe(move |change| board.wake(&What::Node(change.key().name().into())))
     }
 
     fn attachment_changed(&self, change: &Change<Attachment>, attacher: &Attacher) {
@@ -75,7 +81,7 @@ impl Board {
             }
             Change::Added(_) | Change::Changed { .. } => {}
             Change::Removed(gone) => {
-                self.state().contradicted.remove(&gone.meta.key);
+                self.forget(gone);
                 // Whoever's it was: the volume may have waited for it.
                 if let Some(volume) = &gone.volume {
                     self.volumes.add(volume.clone());
@@ -115,6 +121,15 @@ impl Board {
                 state.waiting.remove(what);
             }
         }
+    }
+
+    /// An attachment is gone, and waits for nothing any more.
+    fn forget(&self, gone: &Attachment) {
+        let key = &gone.meta.key;
+        self.state().contradicted.remove(key);
+        let volume = gone.volume.as_deref().map(|name| What::Volume(name.into()));
+        let waited = [Some(What::Driver), Some(What::Node(gone.node.as_str().into())), volume];
+        waited.iter().flatten().for_each(|what| self.served(key, what));
     }
 
     /// The driver contradicts this attachment: whatever its status says, the call is repeated.

@@ -26,7 +26,7 @@ use lifecycle::bind::shelf::Shelf;
 use lifecycle::{migration, release};
 use runtime::cache::Lookup;
 use runtime::queue::{self, Backoff};
-use runtime::{Cache, Index, Queue, Stop};
+use runtime::{Cache, Index, Queue, Stop, Subscription};
 
 use crate::Context;
 use crate::Notices;
@@ -71,6 +71,7 @@ impl Default for Options {
 #[derive(Debug, Clone)]
 pub struct Binder {
     inner: Arc<Inner>,
+    _subscriptions: [Subscription; 4],
 }
 
 #[derive(Debug)]
@@ -125,9 +126,8 @@ impl Binder {
             context: context.clone(),
             options,
         };
-        let binder = Self { inner: Arc::new(inner) };
-        wake::subscribe(&binder);
-        binder
+        let inner = Arc::new(inner);
+        Self { _subscriptions: wake::subscribe(&inner), inner }
     }
 
     /// Binds and releases until `stop`.

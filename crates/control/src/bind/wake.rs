@@ -20,9 +20,9 @@ use api::{BindingMode, Claim, Class, ClassName, Key, Pod, Volume, VolumeMode, Vo
 use lifecycle::bind::compatible;
 use lifecycle::bind::shelf::Offer;
 use runtime::cache::Lookup;
-use runtime::{Cache, Change, Index};
+use runtime::{Cache, Change, Index, Object, Subscription};
 
-use super::{Binder, Inner};
+use super::Inner;
 
 /// Which claims wait, and for what.
 #[derive(Debug)]
@@ -166,32 +166,19 @@ impl Wakes {
     }
 }
 
-/// Subscribes a binder to everything that concerns it. It holds the binder weakly: the caches may outlive it.
-pub(super) fn subscribe(binder: &Binder) {
-    let inner = Arc::downgrade(&binder.inner);
-    let weak = inner.clone();
-    binder.inner.volumes.subscribe(move |change| {
-        if let Some(inner) = weak.upgrade() {
-            volume_changed(&inner, change);
-        }
-    });
-    let weak = inner.clone();
-    binder.inner.claims.subscribe(move |change| {
-        if let Some(inner) = weak.upgrade() {
-            claim_changed(&inner, change);
-        }
-    });
-    let weak = inner.clone();
-    binder.inner.classes.subscribe(move |change| {
-        if let Some(inner) = weak.upgrade() {
-            class_changed(&inner, change);
-        }
-    });
-    binder.inner.context.cache::<Pod>().subscribe(move |change| {
-        if let Some(inner) = inner.upgrade() {
-            pod_changed(&inner, change);
-        }
-    });
+/// Follows everything that concerns a binder, for as long as the answer lives.
+pub(super) fn subscribe(inner: &Arc<Inner>) -> [Subscription; 4] {
+    [
+        follow(inner, &inner.volumes, volume_changed),
+        follow(inner, &inner.claims, claim_changed),
+        follow(inner, &inner.classes, class_changed),
+        follow(inner, &inner.context.cache::<Pod>(), pod_changed),
+    ]
+}
+
+fn follow<T: Object>(inner: &Arc<Inner>, cache: &Cache<T>, changed: fn(&Inner, &Change<T>)) -> Subscription {
+    let inner = inner.clone();
+    cache.subscribe(move |change| changed(&inner, change))
 }
 
 fn volume_changed(inner: &Inner, change: &Change<Volume>) {

@@ -8,6 +8,7 @@
 //! 2. A place that many nodes share is one place (weakness 27).
 //! 3. An object's name follows from its item, so that a lost answer cannot make two.
 
+mod measure;
 mod owner;
 mod refresh;
 
@@ -24,7 +25,7 @@ use lifecycle::provision::csi::topology::Term;
 use runtime::client::{Deleted, Error, Preconditions, Selection};
 use runtime::csi::{Driver, Link};
 use runtime::queue::{self, Backoff};
-use runtime::{Cache, Index, Lookup, Patch, Queue, Stop, Verdict};
+use runtime::{Cache, Index, Lookup, Patch, Queue, Stop, Subscription, Verdict};
 use serde_json::{Value, json};
 
 pub use owner::{Owner, OwnerLevel};
@@ -32,6 +33,7 @@ pub use refresh::{Changed, Refresh};
 
 use crate::Context;
 use crate::provision::csi::{Cached, relabelled};
+use measure::Measured;
 
 /// How often a pass over one item writes at most before it lets others go first.
 const ROUNDS: usize = 16;
@@ -91,9 +93,12 @@ pub struct Producer {
     queue: Queue<Job>,
     /// One key: the places have to be found anew.
     places: Queue<()>,
+    _subscriptions: Vec<Subscription>,
     objects: Cache<Capacity>,
     by_item: Lookup<Capacity>,
     known: Arc<Known>,
+    /// Shown for as long as the producer lives.
+    _measured: Arc<Measured>,
 }
 
 /// The places that are known, shared with who is told about changes.
@@ -144,6 +149,15 @@ impl Producer {
             Selection { namespace: Some(options.namespace.clone()), labels: Some(labels), ..Selection::default() };
         let objects = context.caches.selected::<Capacity>(selection);
         let by_item = objects.index(OBJECTS_BY_ITEM);
+        let known: Arc<Known> = Arc::default();
+        let measured = Arc::new(Measured {
+            classes: context.cache(),
+            objects: objects.clone(),
+            known: known.clone(),
+            driver: name.to_owned(),
+            immediate: options.immediate,
+        });
+        measured.show(metrics);
         let producer = Self {
             context: context.clone(),
             driver: driver.clone(),
@@ -151,12 +165,14 @@ impl Producer {
             options,
             queue,
             places,
+            _subscriptions: Vec::new(),
             objects,
             by_item,
-            known: Arc::default(),
+            known,
+            _measured: measured,
         };
-        producer.subscribe();
-        producer
+        let subscriptions = producer.subscribe();
+        Self { _subscriptions: subscriptions, ..producer }
     }
 
     /// How others say that room has changed.
@@ -164,9 +180,9 @@ impl Producer {
         Refresh::new(&self.context, &self.name, self.queue.clone(), self.known.clone())
     }
 
-    fn subscribe(&self) {
+    fn subscribe(&self) -> Vec<Subscription> {
         let queue = self.queue.clone();
-        self.objects.subscribe(move |change| {
+        let objects = self.objects.subscribe(move |change| {
             let object = change.object();
             match capacity::item_of(object) {
                 Some(item) => queue.add(Job::Item(item)),
@@ -174,22 +190,23 @@ impl Producer {
             }
         });
         let (queue, known) = (self.queue.clone(), self.known.clone());
-        self.context.cache::<Class>().subscribe(move |change| {
+        let classes = self.context.cache::<Class>().subscribe(move |change| {
             for place in known.get() {
                 queue.add(Job::Item(Item { class: change.object().name().to_owned(), place }));
             }
         });
         if self.options.node.is_some() {
-            return;
+            return vec![objects, classes];
         }
         let places = self.places.clone();
-        self.context.cache::<CsiNode>().subscribe(move |_| places.add(()));
+        let csi_nodes = self.context.cache::<CsiNode>().subscribe(move |_| places.add(()));
         let places = self.places.clone();
-        self.context.cache::<Node>().subscribe(move |change| {
+        let nodes = self.context.cache::<Node>().subscribe(move |change| {
             if relabelled(change) {
                 places.add(());
             }
         });
+        vec![objects, classes, csi_nodes, nodes]
     }
 
     pub async fn run(&self, stop: &Stop) {
@@ -262,7 +279,6 @@ impl Producer {
                 self.queue.add(Job::Item(item));
             }
         }
-        self.measure();
         Verdict::Done
     }
 
@@ -280,24 +296,6 @@ impl Producer {
         told && self.known.places.lock().unwrap_or_else(PoisonError::into_inner).contains(&item.place)
     }
 
-    /// The three numbers that upstream shows.
-    fn measure(&self) {
-        let places = self.known.get();
-        let classes = self.context.cache::<Class>();
-        let told = classes.walk().filter(|class| capacity::is_told(class, &self.name, self.options.immediate));
-        let wanted: BTreeSet<Item> = told
-            .flat_map(|class| places.iter().map(move |place| (class.name().to_owned(), place.clone())))
-            .map(|(class, place)| Item { class, place })
-            .collect();
-        let held: Vec<Option<Item>> = self.objects.walk().map(|object| capacity::item_of(&object)).collect();
-        let current = wanted.iter().filter(|item| held.iter().flatten().any(|held| held == *item)).count();
-        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let shown = &self.context.metrics.capacities;
-        shown.goal.set(count(wanted.len()));
-        shown.current.set(count(current));
-        shown.obsolete.set(count(held.len().saturating_sub(current)));
-    }
-
     async fn work(&self, owner: &OwnedBy, job: Job) -> Verdict {
         let verdict = match job {
             Job::Item(item) => self.keep(owner, &item).await,
@@ -306,7 +304,6 @@ impl Producer {
                 None => Ok(Verdict::Done),
             },
         };
-        self.measure();
         verdict.unwrap_or_else(|error| Verdict::Failed(error.to_string()))
     }
 

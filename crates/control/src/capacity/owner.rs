@@ -9,10 +9,12 @@ use runtime::{Client, Stop};
 use serde::Deserialize;
 
 /// How far up from our pod the owner is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerLevel {
     /// Nobody owns the objects.
     None,
+    /// There is no pod: the Node of this name, whose room is told.
+    Node(String),
     /// The pod, or so many controllers above it.
     Above(u32),
 }
@@ -46,12 +48,17 @@ enum NoOwner {
 impl Owner {
     /// The owner, asked for until there is an answer; `None` if we are told to stop first.
     pub(super) async fn find(&self, client: &Client, backoff: Backoff, stop: &Stop) -> Option<OwnedBy> {
-        let OwnerLevel::Above(level) = self.level else {
-            return Some(OwnedBy(None));
-        };
         let mut pause = backoff.start;
         loop {
-            match self.climb(client, level).await {
+            let found = match &self.level {
+                OwnerLevel::None => return Some(OwnedBy(None)),
+                OwnerLevel::Node(name) => {
+                    let read = read(client, Kind::NODE, &Key::cluster(name)).await;
+                    read.map(|meta| reference(Kind::NODE, &meta))
+                }
+                OwnerLevel::Above(level) => self.climb(client, *level).await,
+            };
+            match found {
                 Ok(owner) => return Some(OwnedBy(Some(owner))),
                 Err(error) => tracing::error!(%error, "no owner for capacity objects; trying again"),
             }

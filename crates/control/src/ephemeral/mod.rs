@@ -16,7 +16,7 @@ use lifecycle::ephemeral::{self, Action};
 use lifecycle::{Lookup, Notice, Reason as _};
 use runtime::client::Error;
 use runtime::queue::Backoff;
-use runtime::{Cache, Change, Queue, Stop, Verdict, queue};
+use runtime::{Cache, Change, Queue, Stop, Subscription, Verdict, queue};
 
 use crate::{Context, Live, Notices, index};
 
@@ -57,6 +57,7 @@ pub struct Ephemeral {
     claims: Cache<Claim>,
     queue: Queue<Key>,
     options: Options,
+    _subscriptions: [Subscription; 2],
 }
 
 impl Ephemeral {
@@ -64,7 +65,7 @@ impl Ephemeral {
         let (pods, claims) = (context.cache::<Pod>(), context.cache::<Claim>());
         let queue = Queue::new("ephemeral_volume", BACKOFF, &context.metrics, &context.entropy);
         let keys = queue.clone();
-        pods.subscribe(move |change| match change {
+        let pod_news = pods.subscribe(move |change| match change {
             Change::Added(pod) if has_ephemeral(pod) => keys.add(pod.meta.key.clone()),
             // A pod's volumes never change. That it is gone lets the pass forget it.
             Change::Removed(pod) if has_ephemeral(pod) => keys.add(pod.meta.key.clone()),
@@ -72,7 +73,7 @@ impl Ephemeral {
         });
         let users = pods.index(index::PODS_BY_CLAIM);
         let keys = queue.clone();
-        claims.subscribe(move |change| {
+        let claim_news = claims.subscribe(move |change| {
             let matters = match change {
                 Change::Added(_) => false,
                 Change::Changed { old, new } => old.meta.owners != new.meta.owners,
@@ -84,7 +85,8 @@ impl Ephemeral {
             }
         });
         let notices = Notices::new(context.recorder.named("ephemeral_volume"));
-        Self { context: context.clone(), notices, pods, claims, queue, options }
+        let subscriptions = [pod_news, claim_news];
+        Self { context: context.clone(), notices, pods, claims, queue, options, _subscriptions: subscriptions }
     }
 
     /// Makes claims until `stop`.

@@ -15,7 +15,7 @@ use futures_util::future::join;
 use futures_util::stream::{self, StreamExt as _};
 use lifecycle::protect::{self, Action, Pods};
 use runtime::client::{Error, Selection};
-use runtime::{Cache, Lookup, Queue, Stop, Verdict, queue};
+use runtime::{Cache, Lookup, Queue, Stop, Subscription, Verdict, queue};
 
 use super::finalizer::{Turn, held, matters, write};
 use super::{BACKOFF, LOOK_AGAIN, Options, ROUNDS, live};
@@ -31,6 +31,7 @@ pub(super) struct Claims {
     namespaces: Queue<Box<str>>,
     waiting: Waiting,
     options: Options,
+    _subscriptions: [Subscription; 2],
 }
 
 /// Claims that were seen deleted and wait for a list of pods, by namespace.
@@ -45,7 +46,7 @@ impl Claims {
         let (claims, pods) = (context.cache::<Claim>(), context.cache::<Pod>());
         let queue = Queue::new("pvcprotection", BACKOFF, &context.metrics, &context.entropy);
         let keys = queue.clone();
-        claims.subscribe(move |change| {
+        let claim_news = claims.subscribe(move |change| {
             if let Some(claim) = change.after()
                 && matters(&claim.meta, finalizer::PVC_PROTECTION)
             {
@@ -53,7 +54,7 @@ impl Claims {
             }
         });
         let (keys, held_claims) = (queue.clone(), claims.clone());
-        pods.subscribe(move |change| {
+        let pod_news = pods.subscribe(move |change| {
             // A pod can only let go of what it had before. Which of its changes do is decided later, and only about claims
             // that are on their way out.
             let Some(pod) = change.before() else { return };
@@ -66,8 +67,17 @@ impl Claims {
         });
         let namespaces = Queue::new("pvcprotection_namespaces", BACKOFF, &context.metrics, &context.entropy);
         let users = pods.index(index::PODS_BY_CLAIM);
-        let waiting = Waiting::default();
-        Self { context: context.clone(), claims, pods, users, queue, namespaces, waiting, options }
+        Self {
+            context: context.clone(),
+            claims,
+            pods,
+            users,
+            queue,
+            namespaces,
+            waiting: Waiting::default(),
+            options,
+            _subscriptions: [claim_news, pod_news],
+        }
     }
 
     pub(super) async fn run(&self, stop: &Stop) {

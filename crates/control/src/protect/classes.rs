@@ -4,7 +4,7 @@ use api::keys::finalizer;
 use api::{AttributesClass, Claim, Key, Volume};
 use lifecycle::protect::{self, Action, Users};
 use runtime::client::Error;
-use runtime::{Cache, Lookup, Queue, Stop, Verdict, queue};
+use runtime::{Cache, Lookup, Queue, Stop, Subscription, Verdict, queue};
 
 use super::finalizer::{Turn, held, matters, write};
 use super::{BACKOFF, LOOK_AGAIN, Options, ROUNDS, live};
@@ -18,6 +18,7 @@ pub(super) struct Classes {
     volumes: Lookup<Volume>,
     queue: Queue<Key>,
     options: Options,
+    _subscriptions: [Subscription; 3],
 }
 
 /// What the server said about a class' users.
@@ -32,7 +33,7 @@ impl Classes {
         let classes = context.cache::<AttributesClass>();
         let queue = Queue::new("vacprotection", BACKOFF, &context.metrics, &context.entropy);
         let keys = queue.clone();
-        classes.subscribe(move |change| {
+        let class_news = classes.subscribe(move |change| {
             if let Some(class) = change.after()
                 && matters(&class.meta, finalizer::VAC_PROTECTION)
             {
@@ -41,20 +42,21 @@ impl Classes {
         });
         // Only what somebody let go of can change the answer, also when he is gone altogether (weakness 55).
         let wake = Wake { classes: classes.clone(), queue: queue.clone() };
-        context.cache::<Claim>().subscribe({
+        let claim_news = context.cache::<Claim>().subscribe({
             let wake = wake.clone();
             move |change| {
                 change.before().into_iter().flat_map(|claim| protect::classes_of(claim)).for_each(|n| wake.up(n))
             }
         });
-        context.cache::<Volume>().subscribe(move |change| {
+        let volume_news = context.cache::<Volume>().subscribe(move |change| {
             if let Some(volume) = change.before() {
                 wake.up(volume.attributes_class());
             }
         });
         let claims = context.cache::<Claim>().index(index::CLAIMS_BY_ATTRIBUTES_CLASS);
         let volumes = context.cache::<Volume>().index(index::VOLUMES_BY_ATTRIBUTES_CLASS);
-        Self { context: context.clone(), classes, claims, volumes, queue, options }
+        let subscriptions = [class_news, claim_news, volume_news];
+        Self { context: context.clone(), classes, claims, volumes, queue, options, _subscriptions: subscriptions }
     }
 
     pub(super) async fn run(&self, stop: &Stop) {

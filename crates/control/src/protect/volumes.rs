@@ -3,7 +3,7 @@
 use api::keys::finalizer;
 use api::{Key, Volume};
 use lifecycle::protect::{self, Action};
-use runtime::{Cache, Queue, Stop, Verdict, queue};
+use runtime::{Cache, Queue, Stop, Subscription, Verdict, queue};
 
 use super::finalizer::{Turn, matters, write};
 use super::{BACKOFF, Options, ROUNDS};
@@ -15,6 +15,7 @@ pub(super) struct Volumes {
     volumes: Cache<Volume>,
     queue: Queue<Key>,
     options: Options,
+    _subscription: Subscription,
 }
 
 impl Volumes {
@@ -22,14 +23,14 @@ impl Volumes {
         let volumes = context.cache::<Volume>();
         let queue = Queue::new("pvprotection", BACKOFF, &context.metrics, &context.entropy);
         let keys = queue.clone();
-        volumes.subscribe(move |change| {
+        let subscription = volumes.subscribe(move |change| {
             if let Some(volume) = change.after()
                 && matters(&volume.meta, finalizer::PV_PROTECTION)
             {
                 keys.add(volume.meta.key.clone());
             }
         });
-        Self { context: context.clone(), volumes, queue, options }
+        Self { context: context.clone(), volumes, queue, options, _subscription: subscription }
     }
 
     pub(super) async fn run(&self, stop: &Stop) {

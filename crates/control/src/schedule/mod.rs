@@ -24,7 +24,7 @@ use futures_util::future::join;
 use lifecycle::schedule::{Book, Moment};
 use runtime::metrics::Attempt;
 use runtime::queue::{self, Backoff};
-use runtime::{Queue, Stop};
+use runtime::{Queue, Stop, Subscription};
 use tokio::time::Instant;
 
 use crate::Context;
@@ -65,6 +65,7 @@ impl Default for Options {
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     inner: Arc<Inner>,
+    _subscriptions: [Subscription; 9],
 }
 
 #[derive(Debug)]
@@ -99,9 +100,8 @@ impl Scheduler {
             context: context.clone(),
             options,
         };
-        let scheduler = Self { inner: Arc::new(inner) };
-        wake::subscribe(&scheduler.inner);
-        scheduler
+        let inner = Arc::new(inner);
+        Self { _subscriptions: wake::subscribe(&inner), inner }
     }
 
     /// Schedules until `stop`.

@@ -12,11 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use api::{Claim, Class, Key, Node, Object, Pod, Volume, Word};
 use lifecycle::schedule::book::Freed;
-use runtime::{Cache, Change};
+use runtime::{Cache, Change, Subscription};
 
 use super::Inner;
 
@@ -70,37 +70,34 @@ impl Waiting {
     }
 }
 
-/// Follows the caches for as long as the scheduler lives.
-pub(super) fn subscribe(inner: &Arc<Inner>) {
+/// Follows the caches for as long as the answer lives.
+pub(super) fn subscribe(inner: &Arc<Inner>) -> [Subscription; 9] {
     let view = &inner.view;
-    follow(inner, &view.pods, Inner::pod_changed);
-    follow(inner, &view.claims, Inner::claim_changed);
-    follow(inner, &view.volumes, Inner::volume_changed);
-    follow(inner, &view.classes, Inner::class_changed);
-    follow(inner, &view.nodes, Inner::node_changed);
-    follow(inner, &view.csi_nodes, |inner, _| inner.wake(Topic::Limits));
-    follow(inner, &view.drivers, |inner, _| {
-        inner.wake(Topic::Drivers);
-        inner.wake(Topic::Limits);
-    });
-    follow(inner, &view.capacities, |inner, change| {
-        inner.wake(Topic::Room(change.object().storage_class_name.clone()));
-    });
-    follow(inner, &view.attachments, |inner, change| {
-        if change.after().is_none() {
+    [
+        follow(inner, &view.pods, Inner::pod_changed),
+        follow(inner, &view.claims, Inner::claim_changed),
+        follow(inner, &view.volumes, Inner::volume_changed),
+        follow(inner, &view.classes, Inner::class_changed),
+        follow(inner, &view.nodes, Inner::node_changed),
+        follow(inner, &view.csi_nodes, |inner, _| inner.wake(Topic::Limits)),
+        follow(inner, &view.drivers, |inner, _| {
+            inner.wake(Topic::Drivers);
             inner.wake(Topic::Limits);
-        }
-    });
+        }),
+        follow(inner, &view.capacities, |inner, change| {
+            inner.wake(Topic::Room(change.object().storage_class_name.clone()));
+        }),
+        follow(inner, &view.attachments, |inner, change| {
+            if change.after().is_none() {
+                inner.wake(Topic::Limits);
+            }
+        }),
+    ]
 }
 
-/// The cache outlives the scheduler, and must not keep it alive.
-fn follow<T: Object>(inner: &Arc<Inner>, cache: &Cache<T>, changed: fn(&Inner, &Change<T>)) {
-    let weak: Weak<Inner> = Arc::downgrade(inner);
-    cache.subscribe(move |change| {
-        if let Some(inner) = weak.upgrade() {
-            changed(&inner, change);
-        }
-    });
+fn follow<T: Object>(inner: &Arc<Inner>, cache: &Cache<T>, changed: fn(&Inner, &Change<T>)) -> Subscription {
+    let inner = inner.clone();
+    cache.subscribe(move |change| changed(&inner, change))
 }
 
 impl Inner {

@@ -20,7 +20,7 @@ use crate::params::Spec;
 use crate::pool::{COPY_INTENT, Copying, Draft, Object, Pool};
 use crate::record::{self, AccessKind, CopyIntent, Format, Kind, Provisioning, SourceStamp, VolumeRecord};
 use linux::freeze::{FreezeError, Frozen, Held};
-use linux::mountinfo::MountTable;
+use linux::mountinfo::{Mount, MountTable};
 use linux::{durable, image, loopdev, tree};
 
 /// What is copied.
@@ -75,7 +75,7 @@ impl<'a> Origin<'a> {
 }
 
 /// How an origin is in use right now.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum InUse {
     /// Nobody writes to it.
     Idle,
@@ -296,15 +296,28 @@ fn in_use(origin: &Origin<'_>, table: &MountTable) -> Result<InUse, Error> {
             let image = open(&origin.found.object.image())?;
             let backing = loopdev::BackingFile::of(&image).map_err(fault::sys)?;
             for status in loopdev::find(backing).map_err(fault::sys)? {
-                match crate::node::mounts_of_loop(table, &status.device).next() {
-                    Some(mount) if !mount.is_read_only() => return Ok(InUse::Mounted(mount.mount_point.clone())),
-                    Some(_) => {}
-                    None if origin.access == AccessKind::Block => return Ok(InUse::Raw(status.device.path)),
-                    None => {}
+                let mounts = crate::node::mounts_of_loop(table, &status.device);
+                match use_of_device(status.device.path, mounts) {
+                    InUse::Idle => {}
+                    busy => return Ok(busy),
                 }
             }
             Ok(InUse::Idle)
         }
+    }
+}
+
+/// Who may write to an image that has a device. A read-only mount says nothing about the other mounts of its filesystem,
+/// and may come before them in the table. A device without a mount is open to whoever sees it: as a raw volume, or mounted
+/// where we cannot look.
+fn use_of_device<'t>(device: PathBuf, mounts: impl Iterator<Item = &'t Mount>) -> InUse {
+    let mut mounts = mounts.peekable();
+    if mounts.peek().is_none() {
+        return InUse::Raw(device);
+    }
+    match mounts.find(|mount| !mount.is_filesystem_read_only()) {
+        Some(writable) => InUse::Mounted(writable.mount_point.clone()),
+        None => InUse::Idle,
     }
 }
 
@@ -372,6 +385,29 @@ fn sync_data(kind: Kind, object: &Object) -> Result<(), Error> {
         Kind::Subvolume | Kind::Directory => {
             let dir = open(object.dir())?;
             rustix::fs::syncfs(&dir).map_err(|error| fault::io("syncing the copy", error.into()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filesystem_is_frozen_for_a_copy_unless_nobody_can_write_to_it() {
+        let read_only_pod = "40 1 7:0 / /pods/a ro - ext4 /dev/loop0 rw\n";
+        let staging = "41 1 7:0 / /staging rw - ext4 /dev/loop0 rw\n";
+        let read_only_filesystem = "42 1 7:0 / /pods/b rw - ext4 /dev/loop0 ro\n";
+        let mounted = |place: &str| InUse::Mounted(PathBuf::from(place));
+        let rows = [
+            (String::new(), InUse::Raw(PathBuf::from("/dev/loop0"))),
+            (staging.to_owned(), mounted("/staging")),
+            (format!("{read_only_pod}{staging}"), mounted("/pods/a")),
+            (read_only_filesystem.to_owned(), InUse::Idle),
+        ];
+        for (text, want) in rows {
+            let table = MountTable::parse(text.as_bytes()).unwrap();
+            assert_eq!(use_of_device(PathBuf::from("/dev/loop0"), table.iter()), want, "{text}");
         }
     }
 }

@@ -85,8 +85,7 @@ impl Core {
     ) -> Result<Volume, Error> {
         origin.check_fits(spec)?;
         let pool = self.pool_for_copy(spec, origin)?;
-        let smallest = params::smallest(spec.access, origin.format.fs()).max(origin.size);
-        let size = params::choose_size(request.capacity_for_copy(origin.size), smallest, self.config.largest_volume)?;
+        let size = self.size_of_copy(request, spec, origin)?;
         let space = pool.reserve(Promise { size, need: size })?;
         failpoint::hit("copy.reserved");
         let format = origin.format.inherited();
@@ -111,6 +110,18 @@ impl Core {
         space.settle(id, Holding { size, claim: pool.copied_claim(record.kind) });
         failpoint::hit("copy.committed");
         Ok(volume_answer(&record))
+    }
+
+    /// A copy is at least as large as its source. One that asks for less is refused, unless that is only because the source
+    /// itself asked for less than its filesystem needs.
+    fn size_of_copy(&self, request: &CreateVolume, spec: &Spec, origin: &Origin<'_>) -> Result<u64, Error> {
+        let smallest = params::smallest(spec.access, origin.format.fs());
+        let range = request.capacity_for_copy(origin.size);
+        let size = params::choose_size(range, smallest, self.config.largest_volume)?;
+        if size < origin.size {
+            return Err(Error::out_of_range(format!("{size} bytes are too few: the source has {}", origin.size)));
+        }
+        Ok(size)
     }
 
     /// A record for a volume that copies nothing.

@@ -106,10 +106,15 @@ impl Core {
         let mut smallest = None;
         for pool in pools {
             let Ok(kind) = choose_kind(pool, &spec) else { continue };
+            let least = params::smallest(spec.access, self.choose_fs(kind, &spec)?);
+            smallest = Some(least);
             let left = pool.available()? / params::BLOCK * params::BLOCK;
-            available = available.saturating_add(left);
-            largest = largest.max(left.min(self.config.largest_volume));
-            smallest = Some(params::smallest(spec.access, self.choose_fs(kind, &spec)?));
+            // Too little for even the smallest volume of this sort is nothing: whoever places a small claim must not be
+            // told that it fits.
+            if left >= least {
+                available = available.saturating_add(left);
+                largest = largest.max(left.min(self.config.largest_volume));
+            }
         }
         Ok(Capacity { available, largest_volume: Some(largest), smallest_volume: smallest })
     }

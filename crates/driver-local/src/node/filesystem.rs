@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use driver_sdk::{Error, failpoint};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use super::stage::Staging;
@@ -141,7 +142,14 @@ fn release(attached: Attached, image: &File) -> Result<(), Error> {
 /// is empty or the intent is there.
 fn make(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<u64, Error> {
     let intent = VolumeRecord { format: Format::Making { fs }, ..staging.record.clone() };
-    staging.found.object.draft_record(&intent).map_err(fault::sys)?;
+    // A power cut must not leave a filesystem without the record that we are making one: it would be taken for somebody
+    // else's. A journal keeps the order of our two changes by itself; btrfs may bring the image to disk before the name.
+    let object = &staging.found.object;
+    let noted = match staging.found.pool.features.subvolumes {
+        true => object.write_record(&intent),
+        false => object.draft_record(&intent),
+    };
+    noted.map_err(fault::sys)?;
     failpoint::hit("stage.mkfs_intended");
     let uuid = filesystem_uuid(staging);
     let how = Mkfs { uuid, sector_size: staging.record.block_size, lock: Some(staging.lock.as_fd()) };
@@ -203,8 +211,24 @@ fn mount(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<(), Err
     };
     done.map_err(|error| match error {
         mounts::MountError::BadOption { .. } => Error::invalid("mount_flags", error.to_string()),
+        damaged if matches!(damaged.errno(), Some(Errno::UCLEAN | Errno::BADMSG)) => Error::precondition(format!(
+            "the {fs} of volume {} is damaged; nothing is mounted, repair it with `{} {}`",
+            staging.record.id,
+            repair(fs),
+            staging.found.object.image().display()
+        ))
+        .because(damaged),
         other => Error::backend(format!("mounting the volume as {fs}"), other),
     })
+}
+
+/// The command with which a person repairs a filesystem. Repairing may lose data, so it is never ours to do.
+fn repair(fs: FsType) -> &'static str {
+    match fs {
+        FsType::Ext4 => "e2fsck -f",
+        FsType::Xfs => "xfs_repair",
+        FsType::Btrfs => "btrfs check",
+    }
 }
 
 /// Grows the filesystem to its device and notes that it fills it.

@@ -135,7 +135,8 @@ impl Object {
         self.write(RECORD, value, Lasting::PowerCut)
     }
 
-    /// As [`Self::write_record`], where something later makes the record's name durable.
+    /// As [`Self::write_record`], where what comes later makes the record's name durable: the commit of a draft, or a journal
+    /// that keeps changes in order.
     pub fn draft_record<T: Serialize>(&self, value: &T) -> Result<(), SysError> {
         self.write(RECORD, value, Lasting::PowerCutOnceDirectoryIsSynced)
     }

@@ -5,7 +5,7 @@ use api::{AccessMode, Claim, Kind, Pod};
 
 use super::presence::{self, Leads};
 use super::text::said;
-use super::{Finding, PodTrouble, Subject, Trail};
+use super::{Finding, PodTrouble, Subject, Trail, pod, pods};
 
 /// How many pods are followed.
 const SHOWN: usize = 3;
@@ -55,20 +55,44 @@ pub(super) fn in_use(trail: &mut Trail<'_>, claim: &Claim, volume: &str) {
             trail.find(Subject::of(Kind::ATTACHMENT.kind, &attachment.meta.key), &finding, Vec::new());
         }
     }
-    // A pod without containers stays Pending: its agent says when it has its volumes, and older events no longer count.
-    let has_all = |pod: &Pod| pod.volumes_ready.as_ref().is_some_and(|said| said.ready);
-    let starting = users.iter().filter(|pod| pod.scheduled() && pod.phase == PodPhase::Pending && !has_all(pod));
-    for pod in starting.take(SHOWN) {
-        let elsewhere = attachments.iter().find(|held| held.attached && *held.node != *pod.node);
-        let here = attachments.iter().any(|held| held.attached && *held.node == *pod.node);
-        let event = picture.last_event(Kind::POD, &pod.meta, &["FailedAttachVolume", "FailedMount", "FailedMapVolume"]);
-        let event = event.filter(|event| mentions(pod, &event.message, claim, volume));
+    let use_of = Use { claim, volume, attachments: &attachments };
+    for pod in users.iter().filter(|pod| pod.scheduled() && waits(pod)).take(SHOWN) {
+        use_of.starting(trail, pod);
+    }
+    for pod in users.iter().filter(|pod| !pod.scheduled()).take(SHOWN) {
+        pods::waits_for_node(trail, pod);
+    }
+}
+
+/// A pod without containers stays Pending: its agent says when it has its volumes, and older events no longer count.
+fn waits(pod: &Pod) -> bool {
+    pod.phase == PodPhase::Pending && pod.volumes_ready.as_ref().is_none_or(|said| !said.ready)
+}
+
+/// A volume that a claim has, and where it is.
+struct Use<'a> {
+    claim: &'a Claim,
+    volume: &'a str,
+    attachments: &'a [&'a api::Attachment],
+}
+
+impl Use<'_> {
+    /// What keeps a pod that has its node from the volume, as far as anybody says it.
+    fn starting(&self, trail: &mut Trail<'_>, pod: &Pod) {
+        let (picture, claim) = (trail.picture, self.claim);
+        let elsewhere = self.attachments.iter().find(|held| held.attached && *held.node != *pod.node);
+        let here = self.attachments.iter().any(|held| held.attached && *held.node == *pod.node);
+        // What the attacher says of the volume was told already.
+        let failed = self.attachments.iter().any(|held| held.error().is_some());
+        let event = picture.last_event(Kind::POD, &pod.meta, &pod::MOUNTING);
+        let event = event.filter(|event| mentions(pod, &event.message, claim, self.volume));
         let why = match (elsewhere, event) {
             (Some(held), _) if !here && !claim.access.contains(AccessMode::ReadWriteMany) => {
                 PodTrouble::AttachedElsewhere { node: held.node.as_str().into() }
             }
+            _ if !failed && pod::unattached(trail, pod, claim) => return,
             (_, Some(event)) => PodTrouble::NotStarted { message: event.message.clone() },
-            (_, None) => continue,
+            (_, None) => return,
         };
         let finding = Finding::Pod { pod: pod.name().into(), why };
         let mut evidence = vec![format!("the pod is on node {:?}", pod.node)];
@@ -90,9 +114,16 @@ fn mentions(pod: &Pod, message: &str, claim: &Claim, volume: &str) -> bool {
 /// Several pods write to a volume that one node may write to: nothing stops them (pain 7), so it is said.
 fn shared(trail: &mut Trail<'_>, claim: &Claim, users: &[&Pod]) {
     let once = claim.access.iter().all(|mode| mode == AccessMode::ReadWriteOnce);
-    let names: Vec<&str> = users.iter().filter(|pod| pod.scheduled()).map(|pod| pod.name()).collect();
-    if let (true, 2.., Some(last)) = (once, names.len(), trail.links.last_mut()) {
-        let names = names.join(", ");
-        last.evidence.push(format!("pods {names} use it at once: ReadWriteOnce allows that on one node"));
-    }
+    let placed: Vec<&&Pod> = users.iter().filter(|pod| pod.scheduled()).collect();
+    let (true, [first, .., _], Some(last)) = (once, &placed[..], trail.links.last_mut()) else { return };
+    last.evidence.push(match placed.iter().all(|pod| pod.node == first.node) {
+        true => {
+            let names: Vec<&str> = placed.iter().map(|pod| pod.name()).collect();
+            format!("pods {} use it at once: ReadWriteOnce allows that on one node", names.join(", "))
+        }
+        false => {
+            let names: Vec<String> = placed.iter().map(|pod| format!("{} on {}", pod.name(), pod.node)).collect();
+            format!("pods {} want it at once, and ReadWriteOnce is for one node", names.join(", "))
+        }
+    });
 }

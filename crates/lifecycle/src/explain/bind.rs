@@ -5,7 +5,9 @@ use std::sync::Arc;
 use api::{Claim, ClaimPhase, Class, ClassName, Volume};
 
 use super::text::{said, wish};
-use super::{Finding, Picture, Step, Subject, Told, Trail, advice, around, near, place, pods, presence, provision};
+use super::{
+    Finding, Picture, Step, Subject, Told, Trail, advice, around, growing, near, place, pods, presence, provision,
+};
 use crate::bind::claim::{Because, ClassSeen, Seen, Supply, Verdict, VolumeSeen, decide, default_class};
 use crate::bind::shelf::Shelf;
 use crate::decision::Lookup;
@@ -70,6 +72,10 @@ fn judge(picture: &Picture, claim: &Claim) -> Result<Verdict, Finding> {
     let asks = claim.volume_name.is_empty() && !claim.bind_completed();
     let blind = Finding::Blind { what: "storageclasses" };
     let class = match claim.class() {
+        // Without a class only a volume that exists can be had, and whether one does was not seen.
+        ClassName::None if asks && !picture.volumes.is_seen() => {
+            return Err(Finding::Blind { what: "persistentvolumes" });
+        }
         ClassName::None => ClassSeen::None,
         ClassName::Unset if asks && !picture.classes.is_seen() => return Err(blind),
         ClassName::Unset => ClassSeen::Unset { default: default_class(picture.classes.items()) },
@@ -192,12 +198,14 @@ fn follow(trail: &mut Trail<'_>, claim: &Claim, because: &Because) {
         Because::PodUnscheduled { pods } => {
             pods::passed_over(trail, claim);
             pods::unscheduled(trail, claim, pods);
+            place::nowhere(trail, claim);
             place::room(trail, claim);
         }
         Because::NothingFits { provisioner, .. } | Because::AwaitingProvisioner { provisioner, .. } => {
             provision::claim(trail, claim, provisioner);
         }
         Because::Bound { volume } => {
+            growing::look(trail, claim);
             pods::not_owned(trail, claim);
             around::in_use(trail, claim, volume);
         }

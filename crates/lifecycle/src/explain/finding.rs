@@ -5,6 +5,7 @@ use std::fmt;
 
 use api::Amount;
 
+use super::growing::Growth;
 use super::source::Problem;
 use super::text::Age;
 use crate::decision::{Reason, Standing};
@@ -89,6 +90,12 @@ pub enum Finding {
         kind: Box<str>,
         name: Box<str>,
         problem: Problem,
+    },
+    /// The claim asks for more than its volume has.
+    Growing {
+        asked: Amount,
+        has: Amount,
+        growth: Growth,
     },
     FinalizersLeft {
         finalizers: Vec<Box<str>>,
@@ -228,8 +235,7 @@ impl fmt::Display for Finding {
             Self::ProvisionerRuns { name } => {
                 write!(f, "provisioner {name:?} runs, and works on it or has not come to it yet")
             }
-            Self::CallFailed { call, code: Code::None, message } => write!(f, "{} failed: {message}", name(*call)),
-            Self::CallFailed { call, code, message } => write!(f, "{} failed with {code}: {message}", name(*call)),
+            Self::CallFailed { call, code, message } => failed(f, (*call, *code), message),
             Self::NodeGone { node } => {
                 write!(f, "node {node:?}, which was chosen for the claim, does not exist any more")
             }
@@ -255,6 +261,7 @@ impl fmt::Display for Finding {
                 write!(f, "class {class:?} has no room for {asked}: no capacity was published for it")
             }
             Self::Source { kind, name, problem } => write!(f, "the content comes from {kind} {name:?}, {problem}"),
+            Self::Growing { asked, has, growth } => grows(f, (asked, has), *growth),
             Self::FinalizersLeft { finalizers } => write!(f, "the object is kept by {}", finalizers.join(", ")),
             Self::AgentSays { node, message } => write!(f, "node {node:?} says: {message}"),
             Self::AgentSilent { node } => {
@@ -275,6 +282,26 @@ fn name(call: Call) -> &'static str {
     match call {
         Call::DeleteVolume => "DeleteVolume",
         _ => "CreateVolume",
+    }
+}
+
+fn failed(f: &mut fmt::Formatter<'_>, (call, code): (Call, Code), message: &str) -> fmt::Result {
+    match (call, code) {
+        // Without a code nothing was called: the provisioner itself said no.
+        (Call::CreateVolume, Code::None) => write!(f, "the provisioner cannot make the volume: {message}"),
+        (call, Code::None) => write!(f, "{} failed: {message}", name(call)),
+        (call, code) => write!(f, "{} failed with {code}: {message}", name(call)),
+    }
+}
+
+fn grows(f: &mut fmt::Formatter<'_>, (asked, has): (&Amount, &Amount), growth: Growth) -> fmt::Result {
+    match growth {
+        Growth::Unbegun => write!(f, "the claim asks for {asked} and its volume has {has}: nobody has made it larger"),
+        Growth::Controller => write!(f, "the volume has {has}, and the driver is asked to make it {asked}"),
+        Growth::Node => write!(f, "the volume is made {asked}, and its filesystem still has {has}"),
+        Growth::Infeasible => {
+            write!(f, "the driver cannot make the volume larger than {has}, and {asked} is asked for")
+        }
     }
 }
 
@@ -299,6 +326,7 @@ impl Reason for Finding {
             Self::TopologyExcludes { .. } => "topology_excludes",
             Self::NoRoom { .. } => "no_room",
             Self::Source { .. } => "source",
+            Self::Growing { .. } => "growing",
             Self::FinalizersLeft { .. } => "finalizers_left",
             Self::AgentSays { .. } => "agent_says",
             Self::AgentSilent { .. } => "agent_silent",
@@ -333,6 +361,8 @@ impl Reason for Finding {
             | Self::PodNodeNotReady { .. } => Standing::Waiting,
             Self::Pod { why, .. } => why.standing(),
             Self::Source { problem, .. } => problem.standing(),
+            Self::Growing { growth: Growth::Infeasible, .. } => Standing::Stuck,
+            Self::Growing { .. } => Standing::Waiting,
             Self::CallFailed { call, code, .. } => match outcome(*call, *code) {
                 Outcome::Refused(Retry::Changed) => Standing::Stuck,
                 Outcome::Refused(Retry::Later | Retry::Elsewhere) | Outcome::Unknown | Outcome::Done => {

@@ -25,7 +25,7 @@ pub fn missing(picture: &Picture, key: &Key) -> Vec<String> {
             .take(SHOWN)
             .map(|event| format!("{} {:?}: {}", event.about.kind, event.about.name, said(picture, event))),
     );
-    lines.extend(picture.quotas.items().iter().flat_map(full));
+    lines.extend(used_up(picture, key.namespace().unwrap_or_default()));
     let similar = picture.claims.items().iter().filter(|claim| claim.name() == key.name());
     lines.extend(similar.map(|claim| format!("there is a claim of that name in namespace {:?}", claim.namespace())));
     lines.iter().map(|line| plain(line)).collect()
@@ -36,6 +36,12 @@ fn names(event: &api::Event, key: &Key) -> bool {
         .message
         .split(|letter: char| !(letter.is_alphanumeric() || "-.".contains(letter)))
         .any(|word| word == key.name())
+}
+
+/// What no more of may be claimed in a namespace.
+pub(super) fn used_up(picture: &Picture, namespace: &str) -> Vec<String> {
+    let here = picture.quotas.items().iter().filter(|quota| quota.meta.key.namespace() == Some(namespace));
+    here.flat_map(full).collect()
 }
 
 /// The limits on storage that nothing is left of.

@@ -15,6 +15,7 @@ mod around;
 mod bind;
 mod finding;
 mod going;
+mod growing;
 mod missing;
 mod near;
 mod picture;
@@ -34,6 +35,7 @@ mod tests;
 use api::{Claim, Key, Pod, Volume};
 
 pub use finding::{Finding, PodTrouble};
+pub use growing::Growth;
 pub use missing::missing;
 pub use picture::{Begun, Listing, Picture, Unseen};
 pub(crate) use pod::Seen;
@@ -237,14 +239,21 @@ impl<'a> Trail<'a> {
         self.depth += 1;
     }
 
+    /// What was said of a pod before is said here instead, so that it stands below whoever waits for it, and once.
     fn push(&mut self, subject: Subject, step: Step, reason: &dyn Reason, told: Told) {
+        let sentence = text::plain(&reason.to_string());
+        if subject.kind == api::Kind::POD.kind {
+            self.links.retain(|link| {
+                (link.step, link.code, &link.sentence, &link.subject) != (step, reason.code(), &sentence, &subject)
+            });
+        }
         self.links.push(Link {
             subject,
             depth: self.depth,
             step,
             code: reason.code(),
             standing: reason.standing(),
-            sentence: text::plain(&reason.to_string()),
+            sentence,
             evidence: told.evidence.iter().map(|line| text::plain(line)).collect(),
             fix: told.fix,
         });

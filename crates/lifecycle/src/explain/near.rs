@@ -44,7 +44,15 @@ pub(super) fn misses(picture: &Picture, claim: &Claim) -> Vec<String> {
     };
     candidates.sort_by(|a, b| far(a).cmp(&far(b)).then_with(|| a.volume.name().cmp(b.volume.name())));
     let mut lines = vec![count(volumes.len(), held, &candidates)];
-    lines.extend(candidates.iter().take(SHOWN).map(|candidate| describe(claim, candidate)));
+    // A volume that was another claim's and is of another class is nowhere near.
+    let far_off = |candidate: &&Candidate<'_>| candidate.busy && candidate.objections.contains(&Mismatch::Class);
+    lines.extend(
+        candidates
+            .iter()
+            .filter(|candidate| !far_off(candidate))
+            .take(SHOWN)
+            .map(|candidate| describe(claim, candidate)),
+    );
     lines
 }
 

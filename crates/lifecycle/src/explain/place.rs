@@ -75,6 +75,12 @@ fn anywhere(trail: &mut Trail<'_>, class: Option<&Class>) {
     }
 }
 
+/// Adds that the class allows no place where there is a node.
+pub(super) fn nowhere(trail: &mut Trail<'_>, claim: &Claim) {
+    let class = class_of(trail.picture, claim);
+    anywhere(trail, class);
+}
+
 /// The allowed topologies of a class, as lines.
 fn allowed(class: &Class) -> Vec<String> {
     let terms = class.allowed_topologies.iter().take(SHOWN).map(|term| {

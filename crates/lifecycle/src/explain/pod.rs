@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use api::node::{PodPhase, Readiness};
+use api::object::UnixSeconds;
 use api::{Attachment, Claim, CsiDriver, Key, Kind, Pod, PodSource, PodVolume, Source, Volume};
 
 use super::text::said;
-use super::{Finding, Picture, Step, Subject, Told, Trail, advice, bind, pods};
+use super::{Finding, Picture, Step, Subject, Told, Trail, advice, bind, missing, pods, presence};
 use crate::attach::hold::Rules;
 use crate::attach::look::Sight;
 use crate::attach::target::{Around, Unattachable};
@@ -15,27 +16,33 @@ use crate::decision::{Lookup, Reason as _, Standing};
 use crate::node::Because as Node;
 
 /// Events in which a node says what it could not do with a volume.
-const MOUNTING: [&str; 3] = ["FailedMount", "FailedMapVolume", "FailedAttachVolume"];
+pub(super) const MOUNTING: [&str; 4] =
+    ["FailedMount", "FailedMapVolume", "FailedAttachVolume", "VolumePermissionChangeInProgress"];
 const UNMOUNTING: [&str; 1] = ["FailedUnmount"];
 
 /// A pod that is to have its volumes.
 pub(super) fn coming(trail: &mut Trail<'_>, pod: &Pod) {
+    // What a scheduler says may only be what a claim says better, which then comes last.
+    if !pod.scheduled() {
+        pods::waits_for_node(trail, pod);
+    }
     for volume in &pod.volumes {
         trail.depth = 0;
         follow(trail, pod, volume);
     }
     trail.depth = 0;
-    match pod.scheduled() {
-        true => on_node(trail, pod),
-        false => pods::waits_for_node(trail, pod),
+    if pod.scheduled() {
+        on_node(trail, pod);
     }
 }
 
 /// A pod that is being deleted.
 pub(super) fn going(trail: &mut Trail<'_>, pod: &Pod) {
     let picture = trail.picture;
+    // What the API keeps is when the time that was given to the pod is over.
+    let asked = pod.meta.deleting.map(|over| UnixSeconds(over.0.saturating_sub(pod.grace.unwrap_or(0))));
     let mut evidence: Vec<String> =
-        pod.meta.deleting.map(|at| format!("its deletion was asked for {} ago", picture.age(at))).into_iter().collect();
+        asked.map(|at| format!("its deletion was asked for {} ago", picture.age(at))).into_iter().collect();
     let event = picture.last_event(Kind::POD, &pod.meta, &UNMOUNTING);
     evidence.extend(event.map(|event| said(picture, event)));
     let held: Vec<Box<str>> = pod.meta.finalizers.iter().map(|name| name.as_str().into()).collect();
@@ -75,7 +82,11 @@ fn follow(trail: &mut Trail<'_>, pod: &Pod, volume: &PodVolume) {
         }
         Err(wrong) => {
             let because = unresolved(wrong, volume);
-            let told = Told::default().fixed(advice::node(&because, &pod.node));
+            let quotas = match because {
+                Node::ClaimMissing { .. } => missing::used_up(picture, pod.namespace()),
+                _ => Vec::new(),
+            };
+            let told = Told::evidence(quotas).fixed(advice::node(&because, &pod.node));
             trail.push(subject(pod), Step::Node, &because, told);
         }
     }
@@ -100,6 +111,31 @@ fn unresolved(wrong: Unattachable, volume: &PodVolume) -> Node {
     }
 }
 
+/// Adds what keeps a claim's volume from the node of a pod, as the controllers see it; says whether there is anything.
+pub(super) fn unattached(trail: &mut Trail<'_>, pod: &Pod, claim: &Claim) -> bool {
+    let picture = trail.picture;
+    if !picture.attachments.is_seen() || !picture.nodes.is_seen() {
+        return false;
+    }
+    let (depth, before) = (trail.depth, trail.links.len());
+    for volume in pod.volumes.iter().filter(|volume| pod.claim_of(volume).is_some_and(|name| *name == *claim.name())) {
+        let Ok(target) = resolve(pod, volume, &Seen(picture)) else { continue };
+        let around = Seen(picture);
+        if sight(picture, &around).of(pod, volume).is_ok_and(|because| because.standing() > Standing::Moving) {
+            attachment(trail, pod, volume, &target);
+            trail.depth = depth;
+        }
+    }
+    trail.links.len() > before
+}
+
+/// What the controllers see. What the operator allows by flag is not known here, and is not assumed.
+fn sight<'a>(picture: &'a Picture, around: &'a Seen<'a>) -> Sight<'a> {
+    let rules = Rules { now: picture.now, force_after: None };
+    let (nodes, attachments, pods) = (picture.nodes.items(), picture.attachments.items(), picture.pods.items());
+    Sight { around, nodes, attachments, pods, rules }
+}
+
 /// Why a volume is attached to the pod's node, or not, and who else has it.
 fn attachment(trail: &mut Trail<'_>, pod: &Pod, volume: &PodVolume, target: &Target) {
     let picture = trail.picture;
@@ -109,17 +145,17 @@ fn attachment(trail: &mut Trail<'_>, pod: &Pod, volume: &PodVolume, target: &Tar
         return trail.find(subject(pod), &Finding::Blind { what }, Vec::new());
     }
     let around = Seen(picture);
-    // What the operator allows by flag is not known here, and is not assumed.
-    let rules = Rules { now: picture.now, force_after: None };
-    let (nodes, attachments, pods) = (picture.nodes.items(), picture.attachments.items(), picture.pods.items());
-    let sight = Sight { around: &around, nodes, attachments, pods, rules };
+    let (sight, attachments) = (sight(picture, &around), picture.attachments.items());
     let Ok(because) = sight.of(pod, volume) else { return };
     // A node that attaches by itself needs nobody's help, and nobody's word, as long as it does.
     if matches!(because, Attach::Unmanaged { .. } | Attach::Unreported { .. }) && has_its_volumes(pod) {
         return;
     }
     let own = attachments.iter().find(|held| held.name() == target.attachment(&pod.node));
-    let evidence = attach_evidence(picture, pod, own, target);
+    let mut evidence = attach_evidence(picture, pod, own, target);
+    if matches!(because, Attach::Attaching { .. } | Attach::Overdue { .. }) {
+        evidence.extend(attacher_evidence(picture, &pod.node, &target.driver));
+    }
     let told = Told::evidence(evidence).fixed(advice::attach(&because));
     trail.push(subject(pod), Step::Attach, &because, told);
     if because.standing() == Standing::Settled {
@@ -149,6 +185,20 @@ fn attach_evidence(picture: &Picture, pod: &Pod, own: Option<&Attachment>, targe
         let same = |held: &&Attachment| held.attacher == target.driver && *held.node == *pod.node;
         let used = picture.attachments.items().iter().filter(same).count();
         evidence.push(format!("node {:?} has {used} of {count} volumes of {}", pod.node, target.driver));
+    }
+    evidence
+}
+
+/// What shows of an attacher that has said nothing: the leases of the driver's sidecars, and where its driver is.
+fn attacher_evidence(picture: &Picture, node: &str, driver: &str) -> Vec<String> {
+    let leases = presence::sidecars(picture, driver).into_iter();
+    let mut evidence: Vec<String> = leases.map(|lease| format!("a sidecar of the driver: {lease}")).collect();
+    if evidence.is_empty() && picture.leases.is_seen() {
+        evidence.push("no lease goes by the driver's name; an attacher without leader election needs none".to_owned());
+    }
+    let registered = picture.csi_node(node).found().is_some_and(|held| held.driver(driver).is_some());
+    if picture.csi_nodes.is_seen() && !registered {
+        evidence.push(format!("the driver is not registered on node {node:?}"));
     }
     evidence
 }

@@ -51,15 +51,23 @@ fn unplaced(trail: &mut Trail<'_>, pod: &Pod, mut evidence: Vec<String>) {
         (false, None) => PodTrouble::Unnoticed { scheduler: scheduler(pod) },
     };
     let finding = Finding::Pod { pod: pod.name().into(), why };
-    let times = event.map(|event| {
-        let (times, ago) = (event.count, picture.age(event.last));
-        format!("the scheduler said so {times} times, last {ago} ago")
-    });
-    evidence.extend(times);
-    trail.find(subject(pod), &finding, evidence);
+    evidence.extend(event.map(|event| match (event.count, picture.age(event.last)) {
+        (0 | 1, ago) => format!("the scheduler said so {ago} ago"),
+        (times, ago) => format!("the scheduler said so {times} times, last {ago} ago"),
+    }));
+    // A scheduler that has chosen a node, and waits for volumes there, has noticed the pod.
+    if pod.gated || message.is_some() || !chosen(picture, pod) {
+        trail.find(subject(pod), &finding, evidence);
+    }
     if !pod.gated {
         scheduled::look(trail, pod);
     }
+}
+
+/// Whether a node was chosen for a claim of the pod that has no volume yet.
+fn chosen(picture: &Picture, pod: &Pod) -> bool {
+    let mut claims = pod.claims().filter_map(|name| picture.claim(&pod.meta.key.sibling(&name)).found());
+    claims.any(|claim| claim.phase == ClaimPhase::Pending && claim.selected_node().is_some())
 }
 
 fn scheduler(pod: &Pod) -> Box<str> {

@@ -66,40 +66,47 @@ pub(super) fn silence(picture: &Picture, lease: &Lease) -> i64 {
     picture.now.0.saturating_sub(lease.renewed.unwrap_or(lease.meta.created).0)
 }
 
+/// Leases that have the driver's name in theirs, as sidecars beside a provisioner name them.
+pub(super) fn sidecars(picture: &Picture, driver: &str) -> Vec<String> {
+    let plain = in_lease(driver);
+    let of_driver = picture.leases.items().iter().filter(|lease| {
+        let lock = in_lease(lease.meta.key.name());
+        lock != plain && lock.contains(&plain)
+    });
+    of_driver.map(|lease| describe(picture, lease)).collect()
+}
+
 /// What can be seen of a provisioner, and what follows from it. `about` is the claim or volume that waits for it.
 pub(super) fn look(trail: &mut Trail<'_>, name: &str, about: (Kind, &Meta)) {
     let picture = trail.picture;
     let plain = in_lease(name);
     let leads = newest(picture, |lease| in_lease(lease.meta.key.name()) == plain);
-    let sidecars = picture.leases.items().iter().filter(|lease| {
-        let lock = in_lease(lease.meta.key.name());
-        lock != plain && lock.contains(&plain)
-    });
     let driver = picture.drivers.items().iter().any(|driver| driver.meta.key.name() == name);
     let nodes = picture.csi_nodes.items();
     let with = nodes.iter().filter(|node| node.driver(name).is_some()).count();
     let spoke =
         picture.events.items().iter().filter(|event| event.about.is(about.0, about.1) && is_from(&event.by, name));
     let spoke = spoke.max_by_key(|event| event.last);
+    let lately = spoke.is_some_and(|event| picture.now.0.saturating_sub(event.last.0) <= LATELY);
     let mut evidence = Vec::new();
     match &leads {
         Leads::Now(lease) | Leads::Before(lease) => evidence.push(describe(picture, lease)),
-        Leads::NoLease if picture.leases.is_seen() => evidence.push(format!("no lease is named {plain:?}")),
+        // Who has just spoken needs neither lease nor CSIDriver to be believed.
+        Leads::NoLease if picture.leases.is_seen() && !lately => evidence.push(format!("no lease is named {plain:?}")),
         Leads::NoLease => {}
     }
-    if picture.drivers.is_seen() {
+    if picture.drivers.is_seen() && (driver || !lately) {
         evidence.push(format!("there is {} CSIDriver {name:?}", if driver { "a" } else { "no" }));
     }
-    if picture.csi_nodes.is_seen() {
+    if picture.csi_nodes.is_seen() && (with > 0 || !lately) {
         evidence.push(format!("{with} of {} nodes have registered the driver", nodes.len()));
     }
-    let sidecars: Vec<String> = sidecars.map(|lease| describe(picture, lease)).collect();
+    let sidecars = sidecars(picture, name);
     let known = driver || with > 0 || spoke.is_some() || !sidecars.is_empty();
     evidence.extend(sidecars.into_iter().map(|lease| format!("another sidecar of the driver: {lease}")));
     // A failure is told by itself.
     let quiet = spoke.filter(|event| !FAILURES.contains(&event.reason.as_str()));
     evidence.extend(quiet.map(|event| said(picture, event)));
-    let lately = spoke.is_some_and(|event| picture.now.0.saturating_sub(event.last.0) <= LATELY);
     let all_seen = picture.drivers.is_seen() && picture.csi_nodes.is_seen() && picture.leases.is_seen();
     let name: Box<str> = name.into();
     let finding = match leads {
@@ -131,6 +138,12 @@ pub(super) fn last_call(picture: &Picture, call: Call, about: (Kind, &Meta)) -> 
     Some((Finding::CallFailed { call, code, message: message.into() }, said(picture, event)))
 }
 
+/// A provisioner's message without the class, which the claim names anyway.
+fn bare(message: &str) -> &str {
+    let rest = message.strip_prefix("failed to provision volume with StorageClass ");
+    rest.and_then(|rest| rest.split_once(": ")).map_or(message, |(_, why)| why)
+}
+
 /// A gRPC status in a message: `rpc error: code = Internal desc = why` as Go programs write it, or
 /// `/csi.v1.Controller/CreateVolume: Internal: why` as we do.
 fn status(message: &str) -> (Code, &str) {
@@ -145,5 +158,5 @@ fn status(message: &str) -> (Code, &str) {
         let (name, rest) = rest.split_once(": ")?;
         Some((named(name)?, rest))
     };
-    theirs.or_else(ours).unwrap_or((Code::None, message))
+    theirs.or_else(ours).unwrap_or_else(|| (Code::None, bare(message)))
 }

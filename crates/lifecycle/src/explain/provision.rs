@@ -2,16 +2,19 @@
 
 use api::{Claim, Kind};
 
-use super::{Step, Subject, Told, Trail, advice, around, place, presence, source};
+use super::{Finding, Step, Subject, Told, Trail, advice, around, place, presence, source};
 use crate::decision::Lookup;
 use crate::migration;
-use crate::outcome::Call;
+use crate::outcome::{Call, Code};
 use crate::provision::Names;
 use crate::provision::claim::{Because, Beside, ClaimSeen, Seen, decide};
 use crate::provision::intent;
 
 /// How volumes are named unless a provisioner was told otherwise.
 const PREFIX: &str = "pvc-";
+
+/// The code of the finding that a provisioner runs.
+const RUNS: &str = "provisioner_runs";
 
 /// Follows a claim to its provisioner.
 pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim, provisioner: &str) {
@@ -24,14 +27,29 @@ pub(super) fn claim(trail: &mut Trail<'_>, claim: &Claim, provisioner: &str) {
         Some(_) => begun(trail, claim, name),
         // A binder in the provisioner's own process asks without an annotation; that a call was made shows that it did.
         None if claim.provisioner().is_none() && last.is_some() => {}
+        // A populator asks for the volume itself, under another claim.
+        None if source::is_foreign(claim) => {}
         None => wanted(trail, claim, name),
     }
     trail.deeper();
+    if last.is_some() {
+        // That it runs is evidence now; what it said last tells what to do.
+        trail.links.iter_mut().filter(|link| link.code == RUNS).for_each(|link| link.fix.clear());
+    }
+    // What a provisioner says without having asked its driver may be what is wrong with the source, in other words.
+    let (early, late) = match last {
+        Some((finding @ Finding::CallFailed { code: Code::None, .. }, evidence)) => (Some((finding, evidence)), None),
+        last => (None, last),
+    };
+    let tell = |trail: &mut Trail<'_>, told: Option<(Finding, String)>| {
+        if let Some((finding, evidence)) = told {
+            trail.find(Subject::provisioner(name), &finding, vec![evidence]);
+        }
+    };
+    tell(trail, early);
     source::look(trail, claim);
     place::look(trail, claim, name);
-    if let Some((finding, evidence)) = last {
-        trail.find(Subject::provisioner(name), &finding, vec![evidence]);
-    }
+    tell(trail, late);
 }
 
 /// A creation that was begun is decided about by itself.

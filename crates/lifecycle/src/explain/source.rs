@@ -73,6 +73,12 @@ pub(super) fn look(trail: &mut Trail<'_>, claim: &Claim) {
     trail.find(Subject::of(kind, &key), &finding, evidence);
 }
 
+/// Whether the content comes from something that no provisioner reads.
+pub(super) fn is_foreign(claim: &Claim) -> bool {
+    let read = [Kind::CLAIM, Kind::SNAPSHOT].map(|kind| (kind.group, kind.kind));
+    claim.source.as_ref().is_some_and(|source| !read.contains(&(&*source.group, &*source.kind)))
+}
+
 type Found = (&'static str, Problem, Vec<String>);
 
 fn problem(trail: &Trail<'_>, claim: &Claim, source: &DataSource, key: &Key) -> Option<Found> {

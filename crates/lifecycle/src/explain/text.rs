@@ -5,6 +5,7 @@ use std::fmt;
 use api::{AccessModes, Claim, ClassName, Event};
 
 use super::{Explanation, Picture, Subject};
+use crate::table::{Lines, Look, Tone};
 
 /// How long ago: the largest unit that is at least one.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +46,8 @@ pub(super) fn wish(claim: &Claim) -> String {
         ClassName::None => "expressly no class".to_owned(),
         ClassName::Named(name) => format!("class {name:?}"),
     };
-    format!("it asks for {size}, {}, {}, {class}", modes(claim.access), claim.mode.name())
+    let labels = if claim.selector.is_some() { ", with the labels of its selector" } else { "" };
+    format!("it asks for {size}, {}, {}, {class}{labels}", modes(claim.access), claim.mode.name())
 }
 
 /// An event as evidence.
@@ -66,28 +68,42 @@ impl fmt::Display for Subject {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.sentence)?;
-        writeln!(f)?;
+        f.write_str(&self.text(Look::PLAIN))
+    }
+}
+
+impl Explanation {
+    /// The answer for people. Nothing is left out of it, so that wide is the same.
+    pub fn text(&self, look: Look) -> String {
+        let mut lines = Lines { text: String::new(), paint: look.paint, width: look.width };
+        lines.add(0, "", &self.sentence, Tone::Heading);
+        lines.blank();
         for link in &self.chain {
-            let indent = "  ".repeat(link.depth + 1);
-            writeln!(f, "{indent}{} ({}/{}, {})", link.subject, link.step.name(), link.code, link.standing.name())?;
-            writeln!(f, "{indent}  {}", link.sentence)?;
+            let indent = 2 * (link.depth + 1);
+            let who = format!("{} ({}/{}, {})", link.subject, link.step.name(), link.code, link.standing.name());
+            lines.add(indent, "", &who, link.standing.into());
+            lines.add(indent + 2, "", &link.sentence, Tone::Plain);
             for line in &link.evidence {
-                writeln!(f, "{indent}  - {line}")?;
+                lines.add(indent + 2, "- ", line, Tone::Quiet);
             }
         }
         if !self.fix.is_empty() {
-            writeln!(f, "\nFix:")?;
+            lines.blank();
+            lines.add(0, "", "Fix:", Tone::Heading);
             for advice in &self.fix {
-                writeln!(f, "  - {advice}")?;
+                // A command is copied from the terminal, and must come whole.
+                lines.width = look.width.filter(|_| !advice.contains("kubectl "));
+                lines.add(2, "- ", advice, Tone::Plain);
             }
+            lines.width = look.width;
         }
         if !self.unseen.is_empty() {
-            writeln!(f, "\nCould not look at:")?;
+            lines.blank();
+            lines.add(0, "", "Could not look at:", Tone::Heading);
             for unseen in &self.unseen {
-                writeln!(f, "  - {}: {}", unseen.what, unseen.why)?;
+                lines.add(2, "- ", &format!("{}: {}", unseen.what, unseen.why), Tone::Plain);
             }
         }
-        Ok(())
+        lines.text
     }
 }

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::{Gone, Keep, Orphan, Report, What};
-use crate::table::{self, Cell, Column, Paint, Table, Tone};
+use crate::table::{self, Cell, Column, Look, Table, Tone};
 use crate::tree::{unseen_text, unseen_value};
 
 const FORM: u32 = 1;
@@ -16,8 +16,11 @@ const COLUMNS: [Column; 6] = [
     Column::right("SIZE"),
     Column::left("STATE"),
     Column::wide("SOURCE"),
-    Column::left("WHY"),
+    Column::prose("WHY"),
 ];
+
+/// How many reasons to keep something are told in a sentence.
+const NAMED: usize = 3;
 
 impl Orphan {
     /// Why it is where it is, in one sentence.
@@ -26,7 +29,10 @@ impl Orphan {
             What::Volume => "PersistentVolume",
             What::Snapshot => "VolumeSnapshotContent",
         };
-        let keep: Vec<String> = self.keep.iter().map(Keep::to_string).collect();
+        let mut keep: Vec<String> = self.keep.iter().take(NAMED).map(Keep::to_string).collect();
+        if let Some(more) = self.keep.len().checked_sub(NAMED).filter(|more| *more > 0) {
+            keep.push(format!("and {more} more such reasons (-o json has them)"));
+        }
         match keep.is_empty() {
             true => format!("no {object} names it"),
             false => format!("no {object} names it, but {}", keep.join("; ")),
@@ -61,7 +67,7 @@ impl Gone {
 }
 
 impl Report {
-    pub fn text(&self, wide: bool, paint: Paint) -> String {
+    pub fn text(&self, look: Look) -> String {
         let mut text = self.heading();
         let mut table = Table::new(COLUMNS);
         for orphan in &self.orphans {
@@ -88,7 +94,7 @@ impl Report {
         }
         if !table.is_empty() {
             text.push('\n');
-            text.push_str(&table.render(wide, paint));
+            text.push_str(&table.render(look));
         }
         for (what, why) in &self.unlisted {
             text.push_str(&format!("\nThe {}s of the driver are not known: {why}.\n", what.name()));

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::bind::tests::{claim, class, over, read, volume};
-use crate::table::Paint;
+use crate::table::Look;
 use crate::table::tests::golden;
 
 const DRIVER: &str = "d.example.com";
@@ -159,7 +159,7 @@ fn a_driver_that_cannot_list_says_nothing_about_anything() {
     };
     let report = judge(&mute, &cluster(vec![named("a", "h-1")]));
     assert!(report.agrees() && report.volumes.is_none(), "{report:?}");
-    golden("orphans/golden/mute.txt", &report.text(false, Paint::Plain));
+    golden("orphans/golden/mute.txt", &report.text(Look::PLAIN));
 }
 
 #[test]
@@ -207,10 +207,10 @@ fn a_comparison_reads_well() {
     let csi = json!({"spec": {"csi": {"driver": DRIVER, "volumeHandle": "h-9"}}});
     let picture = cluster(vec![named("a", "h-1"), volume("b", over(csi, bond))]);
     let report = judge(&has, &picture);
-    golden("orphans/golden/mixed.txt", &report.text(false, Paint::Plain));
+    golden("orphans/golden/mixed.txt", &report.text(Look::PLAIN));
     golden("orphans/golden/mixed.json", &format!("{:#}\n", report.value()));
     let report = judge(&driver(&["h-1"], &[]), &cluster(vec![named("a", "h-1")]));
     let said =
         "Driver d.example.com has 1 volume and 0 snapshots; the cluster knows them all, and they are all there.\n";
-    assert_eq!(report.text(false, Paint::Plain), said);
+    assert_eq!(report.text(Look::PLAIN), said);
 }

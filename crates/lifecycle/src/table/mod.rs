@@ -3,11 +3,15 @@
 //! # Invariants
 //! 1. A column in which no row has anything is not printed.
 //! 2. Nothing that others wrote reaches a terminal as a control character; colours are ours alone.
+//! 3. Whoever reads without a terminal gets every row on one line, whatever its length.
 
 #[cfg(test)]
 pub(crate) mod tests;
+mod wrap;
 
 use std::fmt::Write as _;
+
+pub(crate) use wrap::{Lines, wrap};
 
 use crate::decision::Standing;
 
@@ -16,6 +20,22 @@ use crate::decision::Standing;
 pub enum Paint {
     Plain,
     Colours,
+}
+
+/// How a text is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// With the columns that few need.
+    pub wide: bool,
+    pub paint: Paint,
+    /// How many letters go on a line, where that is known: on a terminal.
+    pub width: Option<usize>,
+}
+
+impl Look {
+    /// For whoever is no person at a terminal.
+    pub const PLAIN: Self = Self { wide: false, paint: Paint::Plain, width: None };
+    pub const WIDE: Self = Self { wide: true, ..Self::PLAIN };
 }
 
 /// How a cell looks where there are colours. Nothing is said by colour alone.
@@ -62,6 +82,7 @@ impl Paint {
     pub fn text(self, text: &str, tone: Tone) -> String {
         match (self, tone.code()) {
             (Self::Plain, _) | (_, "") => text.to_owned(),
+            (Self::Colours, _) if text.is_empty() => String::new(),
             (Self::Colours, code) => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
         }
     }
@@ -104,6 +125,8 @@ impl From<String> for Cell {
 pub enum Align {
     Left,
     Right,
+    /// Sentences, in the last column: on a terminal they are broken where the line ends.
+    Prose,
 }
 
 /// When a column is printed, if anything stands in it.
@@ -128,6 +151,10 @@ impl Column {
 
     pub const fn right(title: &'static str) -> Self {
         Self { title, align: Align::Right, shown: Shown::Always }
+    }
+
+    pub const fn prose(title: &'static str) -> Self {
+        Self { title, align: Align::Prose, shown: Shown::Always }
     }
 
     pub const fn wide(title: &'static str) -> Self {
@@ -155,11 +182,12 @@ impl<const N: usize> Table<N> {
         self.rows.is_empty()
     }
 
-    pub fn render(&self, wide: bool, paint: Paint) -> String {
+    pub fn render(&self, look: Look) -> String {
         let filled = |index: usize| self.rows.iter().any(|row| !row[index].text.is_empty());
-        let shown = |column: &Column| wide || column.shown == Shown::Always;
+        let shown = |column: &Column| look.wide || column.shown == Shown::Always;
         let indices: Vec<usize> = (0..N).filter(|index| shown(&self.columns[*index]) && filled(*index)).collect();
         let widths: Vec<usize> = indices.iter().map(|index| self.width(*index)).collect();
+        let prose = self.prose(&indices, &widths, look);
         let titles = self.columns.map(|column| Cell::new(column.title, Tone::Heading));
         let mut text = String::new();
         for row in std::iter::once(&titles).chain(&self.rows) {
@@ -168,7 +196,11 @@ impl<const N: usize> Table<N> {
                 let last = position + 1 == indices.len();
                 // Nothing stands to the right of the last column, so that a long text there makes no blanks elsewhere.
                 let padded = !last || self.columns[index].align == Align::Right;
-                self.cell(&mut line, (&row[index], index), if padded { width } else { 0 }, paint);
+                if last && let Some(room) = prose {
+                    room.write(&mut line, &row[index], look.paint);
+                    continue;
+                }
+                self.cell(&mut line, (&row[index], index), if padded { width } else { 0 }, look.paint);
                 if !last {
                     line.push_str("  ");
                 }
@@ -176,6 +208,14 @@ impl<const N: usize> Table<N> {
             let _ = writeln!(text, "{}", line.trim_end());
         }
         text
+    }
+
+    /// Where the sentences of the last column go, if there is a line's end to mind and they would run over it.
+    fn prose(&self, indices: &[usize], widths: &[usize], look: Look) -> Option<Prose> {
+        let (last, width) = (*indices.last()?, look.width?);
+        let start: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        let over = start + widths.last()? > width;
+        (self.columns[last].align == Align::Prose && over).then_some(Prose { start, width })
     }
 
     fn width(&self, index: usize) -> usize {
@@ -188,8 +228,41 @@ impl<const N: usize> Table<N> {
         let blanks = " ".repeat(width.saturating_sub(cell.text.chars().count()));
         let text = paint.text(&cell.text, cell.tone);
         match self.columns[index].align {
-            Align::Left => line.extend([&*text, &*blanks]),
+            Align::Left | Align::Prose => line.extend([&*text, &*blanks]),
             Align::Right => line.extend([&*blanks, &*text]),
+        }
+    }
+}
+
+/// Less room than this for sentences, and they go below their row.
+const NARROW: usize = 36;
+/// How far such sentences are set in, beyond where their row begins, and at most.
+const BELOW: usize = 4;
+const DEEPEST: usize = 24;
+
+/// Room for sentences.
+#[derive(Debug, Clone, Copy)]
+struct Prose {
+    start: usize,
+    width: usize,
+}
+
+impl Prose {
+    /// Writes a sentence behind a row, or below it.
+    fn write(self, line: &mut String, cell: &Cell, paint: Paint) {
+        let beside = self.width >= self.start + NARROW;
+        let begins = line.chars().take_while(|letter| " │├└─".contains(*letter)).count();
+        let indent = if beside { self.start } else { (begins + BELOW).min(DEEPEST) };
+        let lines = wrap(&cell.text, self.width.saturating_sub(indent));
+        // A title stands beside the others in any case.
+        let below = !beside && cell.tone != Tone::Heading;
+        for (number, text) in lines.iter().enumerate() {
+            if below || number > 0 {
+                let trimmed = line.trim_end().len();
+                line.truncate(trimmed);
+                let _ = write!(line, "\n{:indent$}", "");
+            }
+            line.push_str(&paint.text(text, cell.tone));
         }
     }
 }

@@ -31,18 +31,18 @@ fn table() -> Table<4> {
 
 #[test]
 fn columns_line_up_and_an_empty_one_is_left_out() {
-    assert_eq!(table().render(false, Paint::Plain), "NAME       SIZE\na           1Gi\nlong-name  12Gi\n");
+    assert_eq!(table().render(Look::PLAIN), "NAME       SIZE\na           1Gi\nlong-name  12Gi\n");
     let wide = "NAME       SIZE  DRIVER\na           1Gi  d\nlong-name  12Gi\n";
-    assert_eq!(table().render(true, Paint::Plain), wide);
+    assert_eq!(table().render(Look::WIDE), wide);
 }
 
 #[test]
 fn colours_change_no_column() {
-    let painted = table().render(true, Paint::Colours);
+    let painted = table().render(Look { paint: Paint::Colours, ..Look::WIDE });
     let bare = painted.replace("\u{1b}[1m", "").replace("\u{1b}[31m", "").replace("\u{1b}[0m", "");
     assert!(painted.contains("\u{1b}[31mlong-name\u{1b}[0m  12Gi"), "{painted:?}");
     let trimmed: String = bare.lines().map(|line| format!("{}\n", line.trim_end())).collect();
-    assert_eq!(trimmed, table().render(true, Paint::Plain));
+    assert_eq!(trimmed, table().render(Look::WIDE));
 }
 
 #[test]
@@ -69,4 +69,17 @@ fn amounts_are_short() {
 #[test]
 fn a_share_of_nothing_is_none_and_the_first_byte_shows() {
     assert_eq!((percent(1, 1 << 40), percent(0, 0), percent(5, 4)), (Some(1), None, Some(125)));
+}
+
+#[test]
+fn on_a_terminal_sentences_are_broken_beside_their_row_or_below_it() {
+    let columns = [Column::left("NAME"), Column::prose("WHY")];
+    let mut table = Table::new(columns);
+    table.push(["pvc/a".into(), Cell::new("one two three four five six seven eight", Tone::Plain)]);
+    table.push(["pvc/b".into(), Cell::EMPTY]);
+    let at = |width| table.render(Look { width: Some(width), ..Look::PLAIN });
+    let beside = "NAME   WHY\npvc/a  one two three four five six seven\n       eight\npvc/b\n";
+    assert_eq!(at(43), beside);
+    assert_eq!(at(24), "NAME   WHY\npvc/a\n    one two three four\n    five six seven eight\npvc/b\n");
+    assert_eq!(at(200), table.render(Look::PLAIN), "what fits stays as it is");
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::node::Readiness;
 use api::selector::LabelSelector;
-use api::{Amount, Claim, Key, Source};
+use api::{Amount, Claim, ClaimPhase, Key, Pod, Source};
 
 use crate::attach::{Target, parse_unique};
 use crate::explain::{Picture, Unseen};
@@ -97,7 +97,7 @@ pub fn arrange(picture: &Picture, measured: Measured, namespace: Option<&str>) -
     });
     let claims = claims(picture, &measured.usages, namespace);
     let mut unreachable = measured.unreachable;
-    unreachable.retain(|one| one.node.as_deref().is_none_or(|node| !measured_otherwise(&claims, node)));
+    unreachable.retain(|one| one.node.as_deref().is_none_or(|node| !measured_otherwise(picture, &claims, node)));
     Top {
         everywhere: namespace.is_none(),
         claims,
@@ -109,15 +109,22 @@ pub fn arrange(picture: &Picture, measured: Measured, namespace: Option<&str>) -
     }
 }
 
-/// Whether somebody else told how full the volumes of a node are.
-fn measured_otherwise(claims: &[Filling], node: &str) -> bool {
-    let mut there = claims.iter().filter(|filling| filling.nodes.contains(node)).peekable();
-    there.peek().is_some() && there.all(|filling| filling.usage.is_some())
+/// Whether somebody else told how full the volumes of a node are. One that no pod has mounted cannot be measured.
+fn measured_otherwise(picture: &Picture, claims: &[Filling], node: &str) -> bool {
+    let has = |pod: &Pod| pod.running || pod.volumes_ready.as_ref().is_some_and(|said| said.ready);
+    let mounted = |filling: &&Filling| {
+        let uses = |pod: &Pod| {
+            Some(pod.namespace()) == filling.claim.namespace()
+                && pod.claims().any(|name| *name == *filling.claim.name())
+        };
+        picture.pods.items().iter().any(|pod| *pod.node == *node && has(pod) && uses(pod))
+    };
+    picture.pods.is_seen() && claims.iter().filter(mounted).all(|filling| filling.usage.is_some())
 }
 
 fn claims(picture: &Picture, usages: &Usages, namespace: Option<&str>) -> Vec<Filling> {
     let here = |claim: &&Claim| namespace.is_none_or(|namespace| claim.namespace() == namespace);
-    let bound = picture.claims.items().iter().filter(here).filter(|claim| !claim.volume_name.is_empty());
+    let bound = picture.claims.items().iter().filter(here).filter(|claim| claim.phase == ClaimPhase::Bound);
     let mut claims: Vec<Filling> = bound
         .map(|claim| Filling {
             claim: claim.key().clone(),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Filling, Limit, Places, Room, Top};
 use crate::measured::Usage;
-use crate::table::{self, Cell, Column, Paint, Table, Tone};
+use crate::table::{self, Cell, Column, Look, Table, Tone};
 use crate::tree::{unseen_text, unseen_value, usage_value};
 
 const FORM: u32 = 1;
@@ -16,13 +16,8 @@ const HIGH: u64 = 80;
 const FULL: u64 = 95;
 
 impl Top {
-    pub fn text(&self, wide: bool, paint: Paint) -> String {
-        let parts = [
-            self.claims_text(wide, paint),
-            self.places_text(wide, paint),
-            self.rooms_text(wide, paint),
-            self.queues_text(wide, paint),
-        ];
+    pub fn text(&self, look: Look) -> String {
+        let parts = [self.claims_text(look), self.places_text(look), self.rooms_text(look), self.queues_text(look)];
         let mut text = parts.into_iter().flatten().collect::<Vec<_>>().join("\n");
         if text.is_empty() {
             text = "There is nothing to show.\n".to_owned();
@@ -36,7 +31,7 @@ impl Top {
         text + &unseen_text(&self.unseen)
     }
 
-    fn claims_text(&self, wide: bool, paint: Paint) -> Option<String> {
+    fn claims_text(&self, look: Look) -> Option<String> {
         let mut table = Table::new([
             Column::left("NAMESPACE"),
             Column::left("CLAIM"),
@@ -65,17 +60,17 @@ impl Top {
                 (&*filling.volume).into(),
             ]);
         }
-        (!table.is_empty()).then(|| table.render(wide, paint))
+        (!table.is_empty()).then(|| table.render(look))
     }
 
-    fn places_text(&self, wide: bool, paint: Paint) -> Option<String> {
+    fn places_text(&self, look: Look) -> Option<String> {
         let mut table = Table::new([
             Column::left("NODE"),
             Column::left("DRIVER"),
             Column::right("ATTACHED"),
             Column::right("OF"),
             Column::right("USE%"),
-            Column::left("NOTE"),
+            Column::prose("NOTE"),
         ]);
         for places in &self.places {
             let (of, note) = match (places.limit, places.ready) {
@@ -94,10 +89,10 @@ impl Top {
                 Cell::new(note, Tone::Waiting),
             ]);
         }
-        (!table.is_empty()).then(|| table.render(wide, paint))
+        (!table.is_empty()).then(|| table.render(look))
     }
 
-    fn rooms_text(&self, wide: bool, paint: Paint) -> Option<String> {
+    fn rooms_text(&self, look: Look) -> Option<String> {
         let mut table = Table::new([
             Column::left("CLASS"),
             Column::right("FREE"),
@@ -113,11 +108,11 @@ impl Top {
                 (&*room.place).into(),
             ]);
         }
-        (!table.is_empty()).then(|| table.render(wide, paint))
+        (!table.is_empty()).then(|| table.render(look))
     }
 
     /// Empty queues are many and say little: without `-o wide` they are only counted.
-    fn queues_text(&self, wide: bool, paint: Paint) -> Option<String> {
+    fn queues_text(&self, look: Look) -> Option<String> {
         let mut table = Table::new([
             Column::left("QUEUE"),
             Column::right("WAITING"),
@@ -127,7 +122,7 @@ impl Top {
             Column::left("PROCESS"),
         ]);
         let busy = |queue: &crate::measured::Queue| queue.depth > 0 || queue.longest.is_some_and(|run| run >= 1.0);
-        let shown = self.queues.iter().filter(|(_, queue)| wide || busy(queue));
+        let shown = self.queues.iter().filter(|(_, queue)| look.wide || busy(queue));
         for (process, queue) in shown {
             table.push([
                 (&*queue.name).into(),
@@ -141,7 +136,7 @@ impl Top {
         match (self.queues.len(), table.is_empty()) {
             (0, _) => None,
             (all, true) => Some(format!("No work waits in {all} queues.\n")),
-            (_, false) => Some(table.render(wide, paint)),
+            (_, false) => Some(table.render(look)),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::attach::unique_name;
 use crate::bind::tests::{claim, read, volume};
 use crate::explain::Listing;
 use crate::measured::queues;
-use crate::table::Paint;
+use crate::table::Look;
 use crate::table::tests::golden;
 
 const DRIVER: &str = "d.example.com";
@@ -44,7 +44,8 @@ fn cluster() -> Picture {
     let csi = |handle: &str| json!({"spec": {"csi": {"driver": DRIVER, "volumeHandle": handle}}});
     let pod: Pod =
         read(json!({"metadata": {"name": "p", "namespace": "shop", "uid": "p"}, "spec": {"nodeName": "node-2",
-        "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "unattached"}}]}}));
+        "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "unattached"}}]},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"running": {}}}]}}));
     Picture {
         now: UnixSeconds(0),
         claims: Listing::Seen(vec![
@@ -96,23 +97,23 @@ fn measured() -> Measured {
         node: Some(name.into()),
         why: "not served".into(),
     };
-    // The volumes of node-1 were measured all the same.
-    let unreachable = vec![node("node-1"), node("node-2")];
+    // The volumes of node-1 were measured all the same, and on node-3 nothing is mounted that could be.
+    let unreachable = vec![node("node-1"), node("node-2"), node("node-3")];
     Measured { usages, queues, unreachable }
 }
 
 #[test]
 fn the_fullest_comes_first_and_what_is_not_reachable_is_named() {
     let top = arrange(&cluster(), measured(), None);
-    golden("top/golden/all.txt", &top.text(false, Paint::Plain));
-    golden("top/golden/all_wide.txt", &top.text(true, Paint::Plain));
+    golden("top/golden/all.txt", &top.text(Look::PLAIN));
+    golden("top/golden/all_wide.txt", &top.text(Look::WIDE));
     golden("top/golden/all.json", &format!("{:#}\n", top.value()));
 }
 
 #[test]
 fn the_api_alone_shows_places_and_room() {
     let top = arrange(&cluster(), Measured::default(), Some("shop"));
-    golden("top/golden/api_only.txt", &top.text(false, Paint::Plain));
+    golden("top/golden/api_only.txt", &top.text(Look::PLAIN));
     assert!(top.claims.iter().all(|filling| filling.claim.namespace() == Some("shop")));
 }
 
@@ -128,5 +129,5 @@ fn a_volume_that_is_attached_and_used_takes_one_place_and_an_unknown_one_takes_o
 #[test]
 fn an_empty_cluster_has_nothing_to_show() {
     let picture = Picture { now: UnixSeconds(0), ..Picture::default() };
-    assert_eq!(arrange(&picture, Measured::default(), None).text(false, Paint::Plain), "There is nothing to show.\n");
+    assert_eq!(arrange(&picture, Measured::default(), None).text(Look::PLAIN), "There is nothing to show.\n");
 }

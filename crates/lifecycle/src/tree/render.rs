@@ -10,7 +10,7 @@ use super::{Branch, Tree};
 use crate::decision::Standing;
 use crate::explain::Unseen;
 use crate::measured::Usage;
-use crate::table::{self, Cell, Column, Paint, Table, Tone};
+use crate::table::{self, Cell, Column, Look, Table, Tone};
 
 /// The form of the JSON.
 const FORM: u32 = 1;
@@ -27,14 +27,14 @@ const COLUMNS: [Column; 12] = [
     Column::wide("RECLAIM"),
     Column::wide("DRIVER"),
     Column::wide("HANDLE"),
-    Column::left("WHY"),
+    Column::prose("WHY"),
 ];
 
 /// Which of the columns the tree stands in.
 const NAME: usize = 1;
 
 impl Tree {
-    pub fn text(&self, wide: bool, paint: Paint) -> String {
+    pub fn text(&self, look: Look) -> String {
         let mut table = Table::new(COLUMNS);
         for branch in &self.claims {
             self.rows(&mut table, branch, &Place { before: "", joint: "", below: "" });
@@ -49,7 +49,7 @@ impl Tree {
             Some(namespace) => format!("There is nothing to show in namespace {namespace}; -A shows all namespaces.\n"),
             None => "There is nothing to show.\n".to_owned(),
         };
-        let rows = if table.is_empty() { nothing } else { table.render(wide, paint) };
+        let rows = if table.is_empty() { nothing } else { table.render(look) };
         rows + &unseen_text(&self.unseen)
     }
 

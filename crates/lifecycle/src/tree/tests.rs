@@ -9,8 +9,8 @@ use crate::attach::{attachment_name, unique_name};
 use crate::bind::tests::{COMPLETED, annotated, class, over, read};
 use crate::explain::{Begun, Listing, Picture};
 use crate::measured::Usages;
-use crate::table::Paint;
 use crate::table::tests::golden;
+use crate::table::{Look, Paint};
 
 /// 2026-01-02T04:04:05Z, an hour after [`EARLIER`].
 const NOW: UnixSeconds = UnixSeconds(1_767_326_645);
@@ -158,8 +158,8 @@ fn scope(namespace: Option<&str>, claims: &[&str]) -> Scope {
 #[test]
 fn everything_is_shown_once_and_under_whom_it_belongs() {
     let tree = grow(&cluster(), &usages(), scope(None, &[]));
-    golden("tree/golden/all.txt", &tree.text(false, Paint::Plain));
-    golden("tree/golden/all_wide.txt", &tree.text(true, Paint::Plain));
+    golden("tree/golden/all.txt", &tree.text(Look::PLAIN));
+    golden("tree/golden/all_wide.txt", &tree.text(Look::WIDE));
     golden("tree/golden/all.json", &format!("{:#}\n", tree.value()));
     assert!(!tree.settled());
 }
@@ -167,7 +167,7 @@ fn everything_is_shown_once_and_under_whom_it_belongs() {
 #[test]
 fn a_namespace_has_its_own_and_what_belongs_to_none() {
     let tree = grow(&cluster(), &Usages::default(), scope(Some("shop"), &[]));
-    let text = tree.text(false, Paint::Plain);
+    let text = tree.text(Look::PLAIN);
     golden("tree/golden/namespace.txt", &text);
     assert!(!text.contains("elsewhere") && text.contains("v-free") && !text.contains("USED"), "{text}");
 }
@@ -190,8 +190,8 @@ fn a_settled_cluster_says_so_and_an_empty_one_where_to_look() {
     picture.attachments = seen(vec![attachment("v-ready", "node-1", json!({}))]);
     picture.intents = seen(Vec::new());
     let tree = grow(&picture, &Usages::default(), scope(None, &[]));
-    assert!(tree.settled(), "{}", tree.text(false, Paint::Plain));
-    let text = grow(&picture, &Usages::default(), scope(Some("empty"), &[])).text(false, Paint::Plain);
+    assert!(tree.settled(), "{}", tree.text(Look::PLAIN));
+    let text = grow(&picture, &Usages::default(), scope(Some("empty"), &[])).text(Look::PLAIN);
     assert_eq!(text, "There is nothing to show in namespace empty; -A shows all namespaces.\n");
 }
 
@@ -199,7 +199,7 @@ fn a_settled_cluster_says_so_and_an_empty_one_where_to_look() {
 fn what_could_not_be_looked_at_is_not_called_missing() {
     let picture = Picture { volumes: Listing::NotAllowed, nodes: Listing::Failed("boom".to_owned()), ..cluster() };
     let tree = grow(&picture, &Usages::default(), scope(Some("shop"), &[]));
-    let text = tree.text(false, Paint::Plain);
+    let text = tree.text(Look::PLAIN);
     assert!(text.contains("unseen") && !text.contains("missing"), "{text}");
     assert!(text.ends_with("Could not look at:\n  - persistentvolumes: not allowed\n  - nodes: boom\n"), "{text}");
     assert!(!text.contains("attachment to node-3"), "whether its volume exists is not known: {text}");
@@ -208,8 +208,8 @@ fn what_could_not_be_looked_at_is_not_called_missing() {
 #[test]
 fn nothing_that_others_wrote_reaches_the_terminal_as_an_escape() {
     let tree = grow(&cluster(), &Usages::default(), scope(None, &[]));
-    assert!(!tree.text(true, Paint::Plain).contains('\u{1b}'));
-    let painted = tree.text(true, Paint::Colours);
+    assert!(!tree.text(Look::WIDE).contains('\u{1b}'));
+    let painted = tree.text(Look { paint: Paint::Colours, ..Look::WIDE });
     assert!(painted.contains("\u{1b}[31m") && !painted.contains("\u{1b}[31m fire"), "{painted:?}");
 }
 
@@ -260,5 +260,5 @@ fn a_large_cluster_is_no_trouble() {
     };
     let tree = grow(&picture, &Usages::default(), scope(None, &[]));
     assert_eq!((tree.claims.len(), tree.loose.len()), (2_000, 0));
-    assert!(tree.settled(), "{}", tree.text(false, Paint::Plain));
+    assert!(tree.settled(), "{}", tree.text(Look::PLAIN));
 }

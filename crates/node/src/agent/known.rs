@@ -53,14 +53,16 @@ impl Agent {
         while !self.world().unread.is_empty() {
             tokio::select! {
                 biased;
-                () = self.volume_news.notified() => {}
+                // Where volumes change all the time, one search is for all that changed meanwhile.
+                () = self.volume_news.notified() => sleep(PAUSE).await,
                 () = sleep(wait) => wait = (wait * 2).min(BACKOFF.max),
             }
             self.retry_unread().await;
         }
     }
 
-    /// What was found on disk is in use if the node's status says that it is attached, or was in use.
+    /// What was found on disk is in use if the node's status says that it is attached, or was in use. A Node that was made
+    /// anew has lost what the old one said; what its driver attaches is in use all the same, until it is gone from here.
     async fn learn_attached(&self) {
         let key = Key::cluster(&self.options.node);
         let node = loop {
@@ -76,7 +78,7 @@ impl Agent {
         for (id, entry) in &mut world.actual {
             if entry.attachable == Attachable::Unknown {
                 let listed = node.reports_attached(id.as_str()) || node.uses(id.as_str());
-                entry.attachable = if listed { Attachable::Yes } else { Attachable::No };
+                entry.attachable = if listed { Attachable::Yes } else { self.attachable(&entry.what) };
             }
         }
     }

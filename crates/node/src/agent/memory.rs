@@ -102,6 +102,11 @@ impl World {
         self.actual.iter().filter(|(_, entry)| entry.pods.contains_key(pod)).map(|(id, _)| id.clone()).collect()
     }
 
+    /// Whether a volume is wanted or there.
+    pub(crate) fn knows(&self, id: &VolumeId) -> bool {
+        self.actual.contains_key(id) || self.desired.wants(id)
+    }
+
     /// Every volume that is wanted or there.
     pub(crate) fn volumes(&self) -> BTreeSet<VolumeId> {
         self.desired.volumes().map(|(id, _)| id.clone()).chain(self.actual.keys().cloned()).collect()

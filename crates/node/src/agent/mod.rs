@@ -24,7 +24,7 @@ use lifecycle::node::selinux::{Gate, Label};
 use lifecycle::node::{Because, slots};
 use runtime::client::{Extent, Selection};
 use runtime::queue::{self, Backoff};
-use runtime::{Cache, Caches, Context, Index, Lookup, Notices, Queue, Stop};
+use runtime::{Cache, Caches, Context, Index, Lookup, Notices, Queue, Stop, Subscription};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -115,6 +115,7 @@ pub struct Agent {
     pub(crate) volume_news: Arc<Notify>,
     /// What files in containers have, if SELinux is on here; unset until the machine was asked.
     pub(crate) selinux: OnceLock<Option<Label>>,
+    _subscriptions: Vec<Subscription>,
 }
 
 fn uid_of(pod: &LocalPod, found: &mut dyn FnMut(&str)) {
@@ -139,7 +140,7 @@ impl Agent {
         let fields = Some(format!("metadata.name={}", options.node));
         let nodes: Cache<Node> = context.caches.selected(Selection { fields, ..Selection::default() });
         let queue = Backoff { start: BACKOFF.start, max: BACKOFF.max };
-        let agent = Self {
+        let mut agent = Self {
             context: context.clone(),
             host,
             drivers,
@@ -158,9 +159,10 @@ impl Agent {
             volume_news: Arc::default(),
             selinux: OnceLock::new(),
             options,
+            _subscriptions: Vec::new(),
         };
         agent.metrics.show_volumes(&agent.world);
-        agent.subscribe();
+        agent._subscriptions = agent.subscribe();
         agent
     }
 

@@ -103,6 +103,7 @@ impl Agent {
             world.stands.retain(|(_, pod), _| pod != uid);
             touched
         };
+        self.tokens.forget(uid);
         self.unwants.notify_waiters();
         self.wake(touched);
     }

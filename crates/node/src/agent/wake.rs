@@ -1,25 +1,30 @@
 //! What changes wakes whom it concerns; nothing polls (weaknesses node 31 #11 to #13).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::{Attachment, Claim, CsiDriver, Volume};
+use api::{Attachment, Claim, CsiDriver, Key, Node, Volume};
 use futures_util::future::select_all;
-use lifecycle::attach::attachment_name;
+use lifecycle::attach::{Target, attachment_name};
 use lifecycle::node::slots;
+use runtime::Cache;
 use runtime::csi::Link;
 use tokio::sync::watch;
 
 use super::Agent;
 use crate::actual::{VolumeId, What};
+use runtime::Subscription;
 
 impl Agent {
-    /// Lets every kind of change put its keys on the queues.
-    pub(super) fn subscribe(&self) {
+    /// Lets every kind of change put its keys on the queues, for as long as the answer lives.
+    pub(super) fn subscribe(&self) -> Vec<Subscription> {
         let queue = self.pod_queue.clone();
-        self.pods.subscribe(move |change| queue.add(change.key().clone()));
-        self.follow_claims();
-        self.follow_attachments();
-        self.follow_node();
+        let pods = self.pods.subscribe(move |change| queue.add(change.key().clone()));
+        let [claims, volumes] = self.follow_claims();
+        vec![pods, claims, volumes, self.follow_attachments(), self.follow_node(), self.follow_driver_objects()]
+    }
+
+    fn follow_driver_objects(&self) -> Subscription {
         let (world, volumes, pods, report) =
             (self.world.clone(), self.volume_queue.clone(), self.pod_queue.clone(), self.report.clone());
         self.context.cache::<CsiDriver>().subscribe(move |change| {
@@ -35,13 +40,13 @@ impl Agent {
                 pods.add(pod.pod.meta.key.clone());
             }
             report.notify_one();
-        });
+        })
     }
 
     /// A claim or a volume: the pods whose volumes come from it are resolved again.
-    fn follow_claims(&self) {
+    fn follow_claims(&self) -> [Subscription; 2] {
         let (queue, pods, world) = (self.pod_queue.clone(), self.pods.clone(), self.world.clone());
-        self.context.cache::<Claim>().subscribe(move |change| {
+        let claims = self.context.cache::<Claim>().subscribe(move |change| {
             let claim = change.key();
             for pod in pods.walk().filter(|pod| Some(pod.namespace()) == claim.namespace()) {
                 if names_claim(&pod, claim.name()) {
@@ -52,7 +57,7 @@ impl Agent {
         });
         let (queue, pods, world) = (self.pod_queue.clone(), self.pods.clone(), self.world.clone());
         let news = self.volume_news.clone();
-        self.context.cache::<Volume>().subscribe(move |change| {
+        let volumes = self.context.cache::<Volume>().subscribe(move |change| {
             news.notify_one();
             let Some(claim) = change.object().claim.as_ref().map(|claim| claim.key.clone()) else { return };
             for pod in pods.walk().filter(|pod| Some(pod.namespace()) == claim.namespace()) {
@@ -62,11 +67,12 @@ impl Agent {
                 }
             }
         });
+        [claims, volumes]
     }
 
-    fn follow_attachments(&self) {
+    fn follow_attachments(&self) -> Subscription {
         let (node, world, queue) = (self.options.node.clone(), self.world.clone(), self.volume_queue.clone());
-        let drivers = self.drivers.clone();
+        let (drivers, volumes) = (self.drivers.clone(), self.context.cache::<Volume>());
         self.context.cache::<Attachment>().subscribe(move |change| {
             let attachment = change.object();
             if attachment.node != *node {
@@ -75,32 +81,41 @@ impl Agent {
             if news_of_no_slot(change.before(), change.after()) {
                 drivers.had_no_slot(&attachment.attacher);
             }
+            let stands_for = stands_for(attachment, &volumes);
             let mut world = world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let named = |id: &VolumeId| {
                 let parsed = lifecycle::attach::parse_unique(id.as_str());
                 parsed.is_some_and(|(driver, handle)| attachment_name(driver, handle, &node) == attachment.name())
             };
-            if let Some(id) = world.volumes().into_iter().find(named) {
+            let id = match stands_for {
+                Some(id) => world.knows(&id).then_some(id),
+                // Its volume's object is gone, or it stands in a pod: each name is a hash, and all are looked at.
+                None => world.volumes().into_iter().find(named),
+            };
+            if let Some(id) = id {
                 world.forgive(&id);
                 queue.add(id);
             }
-        });
+        })
     }
 
-    fn follow_node(&self) {
+    fn follow_node(&self) -> Subscription {
         let (world, queue, report) = (self.world.clone(), self.volume_queue.clone(), self.report.clone());
         self.nodes.subscribe(move |change| {
             report.notify_one();
-            let (before, after) = (change.before(), change.after());
+            let listed = |node: Option<&Arc<Node>>| -> BTreeSet<Box<str>> {
+                node.into_iter().flat_map(|node| node.attached.iter().map(|held| held.name.clone())).collect()
+            };
+            let (before, after) = (listed(change.before()), listed(change.after()));
             let mut world = world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            for id in world.volumes() {
-                let listed = |node: &std::sync::Arc<api::Node>| node.reports_attached(id.as_str());
-                if before.is_some_and(listed) != after.is_some_and(listed) {
+            for name in before.symmetric_difference(&after) {
+                let id = VolumeId::from(name.to_string());
+                if world.knows(&id) {
                     world.forgive(&id);
                     queue.add(id);
                 }
             }
-        });
+        })
     }
 
     /// Follows drivers that come, go, or lose their connection.
@@ -160,6 +175,13 @@ impl Agent {
         }
         self.report.notify_one();
     }
+}
+
+/// The volume that an attachment is named after, as far as its PersistentVolume tells.
+fn stands_for(attachment: &Attachment, volumes: &Cache<Volume>) -> Option<VolumeId> {
+    let volume = volumes.get(&Key::cluster(attachment.volume.as_deref()?))?;
+    let target = Target::of_volume(&volume).ok().flatten()?;
+    (target.attachment(&attachment.node) == attachment.name()).then(|| target.unique().into())
 }
 
 /// Whether a volume was refused for want of a slot, and that is news (node 4.4).

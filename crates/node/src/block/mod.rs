@@ -134,8 +134,14 @@ impl Agent {
         }
         let mapped = block::map(&*self.host, &place.mapping()).await;
         mapped.map_err(|error| Failure::after_mount(AT, error))?;
-        self.tell_mapped(wish, [&place.block.map(), &place.link]);
-        let grown = self.expand_before_use(wish, &details, &asked).await?;
+        let grown = match step {
+            // The pod has had it for long, and is at work with it.
+            Step::Republish(_) => Effect::default(),
+            _ => {
+                self.tell_mapped(wish, [&place.block.map(), &place.link]);
+                self.expand_before_use(wish, &details, &asked).await?
+            }
+        };
         Ok(Effect { republish: self.republish_at(wish), ..grown })
     }
 

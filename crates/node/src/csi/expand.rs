@@ -20,9 +20,10 @@ use crate::reconcile::{Effect, Failure, View};
 
 const AT: Stage = Stage::Expand;
 
+/// The condition of a claim whose volume did not grow on a node.
+const RESIZE_ERROR: &str = "NodeResizeError";
 /// Conditions that end with a resize.
-const RESIZE_CONDITIONS: [&str; 4] =
-    ["Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError"];
+const RESIZE_CONDITIONS: [&str; 4] = ["Resizing", "FileSystemResizePending", "ControllerResizeError", RESIZE_ERROR];
 
 impl Agent {
     /// Grows a volume that is in use.
@@ -207,12 +208,16 @@ impl Agent {
 
     fn with_error(&self, claim: &Value, message: &str) -> Vec<Value> {
         let held = claim["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let mut kept: Vec<Value> =
-            held.into_iter().filter(|condition| condition["type"] != "NodeResizeError").collect();
+        let (errors, mut kept): (Vec<Value>, Vec<Value>) =
+            held.into_iter().partition(|condition| condition["type"] == RESIZE_ERROR);
+        // An error that goes on is no transition. Without that every attempt would change the claim, and every change of
+        // the claim would bring the next attempt forward.
+        let since = errors.iter().find(|held| held["status"] == "True").map(|held| held["lastTransitionTime"].clone());
+        let since = since.filter(Value::is_string);
         kept.push(json!({
-            "type": "NodeResizeError",
+            "type": RESIZE_ERROR,
             "status": "True",
-            "lastTransitionTime": format!("{:.0}", self.context.clock.now()),
+            "lastTransitionTime": since.unwrap_or_else(|| format!("{:.0}", self.context.clock.now()).into()),
             "message": message,
         }));
         kept

@@ -125,6 +125,11 @@ impl Desired {
         wishes
     }
 
+    /// Whether somebody wants a volume.
+    pub fn wants(&self, id: &VolumeId) -> bool {
+        self.wishes.contains_key(id)
+    }
+
     pub fn wish(&self, id: &VolumeId, pod: &Uid) -> Option<&Arc<Wish>> {
         self.wishes.get(id)?.get(pod)
     }

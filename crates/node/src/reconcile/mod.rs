@@ -24,6 +24,18 @@ pub(crate) use view::View;
 /// How many steps of one volume follow each other before others have their turn.
 const ROUNDS: usize = 64;
 
+/// A failure, and whether it is another one than the last time.
+struct Tellable {
+    because: Because,
+    news: News,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    New,
+    Repeated,
+}
+
 impl Agent {
     pub(crate) async fn volume_pass(&self, id: VolumeId) -> Verdict {
         for _ in 0..ROUNDS {
@@ -49,8 +61,8 @@ impl Agent {
         let ended = self.act(id, step, view).await;
         self.metrics.operated((&view.what, view.is_migrated()), step, ended.is_ok(), began.elapsed());
         let failed = self.settle(id, step, view, ended);
-        if let Some(because) = &failed {
-            self.tell_failure(step, view, because).await;
+        if let Some(failed) = &failed {
+            self.tell_failure(step, view, failed).await;
         }
         if failed.is_some() && matches!(step, Step::Stage(_) | Step::Publish(_) | Step::Republish(_)) {
             // What is in the way, or what the volume is staged on, may have died.
@@ -148,7 +160,7 @@ impl Agent {
     }
 
     /// Takes in what became of a step. Gives what there is to tell of a failure.
-    fn settle(&self, id: &VolumeId, step: &Step, view: &View, ended: Result<Effect, Failure>) -> Option<Because> {
+    fn settle(&self, id: &VolumeId, step: &Step, view: &View, ended: Result<Effect, Failure>) -> Option<Tellable> {
         let failed = match ended {
             Ok(effect) => {
                 self.succeeded(id, step, view, effect);
@@ -221,7 +233,7 @@ impl Agent {
     }
 
     /// Notes a failure, and gives what there is to tell of it.
-    fn failed(&self, id: &VolumeId, step: &Step, view: &View, failure: Failure) -> Because {
+    fn failed(&self, id: &VolumeId, step: &Step, view: &View, failure: Failure) -> Tellable {
         let because = Because::Failed {
             stage: failure.stage,
             volume: view.name(step).into(),
@@ -241,7 +253,12 @@ impl Agent {
             How::Plain => because,
         };
         let mut world = self.world();
-        let times = world.failures.get(id).and_then(|failures| failures.get(step)).map_or(0, |failed| failed.times) + 1;
+        let before = world.failures.get(id).and_then(|failures| failures.get(step));
+        let news = match before.is_some_and(|before| before.because == because) {
+            true => News::Repeated,
+            false => News::New,
+        };
+        let times = before.map_or(0, |failed| failed.times).saturating_add(1);
         let wait = BACKOFF.start.saturating_mul(1u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(BACKOFF.max);
         let failed = Failed { times, until: Instant::now() + wait, because };
         world.failures.entry(id.clone()).or_default().insert(step.clone(), failed);
@@ -255,7 +272,7 @@ impl Agent {
                 Step::Unpublish(_) | Step::Unstage | Step::Forget => true,
             });
         }
-        told
+        Tellable { because: told, news }
     }
 
     /// The volume hears of it, too: whoever made it knows what should be on it (node 26, 29.5).
@@ -267,14 +284,17 @@ impl Agent {
     }
 
     /// The event on the pod. Who takes a pod's volume away tells it, too (weakness node 31 #22).
-    async fn tell_failure(&self, step: &Step, view: &View, because: &Because) {
+    async fn tell_failure(&self, step: &Step, view: &View, failed: &Tellable) {
+        let Tellable { because, news } = failed;
         let Some(notice) = because.notice() else { return };
         let about = step.pod().and_then(|uid| self.by_uid.first(uid.as_str()));
         if let Some(pod) = about {
             self.notices.always(&*pod, &notice);
         }
-        // What no pod has any more is told where its administrator looks.
+        // What no pod has any more is told where its administrator looks. Finding that may take a search through all volumes
+        // of the cluster, which is not made for each attempt.
         if matches!(step, Step::Unstage | Step::Forget)
+            && *news == News::New
             && let Some(volume) = self.volume_of(&view.what).await
         {
             self.notices.always(&*volume, &notice);

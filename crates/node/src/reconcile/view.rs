@@ -139,9 +139,12 @@ impl Agent {
     pub(crate) fn view(&self, id: &VolumeId) -> Option<View> {
         let world = self.world();
         let entry = world.actual.get(id).cloned();
-        let wishes = world.desired.wishes(id);
-        let what =
-            wishes.first().map(|wish| wish.what.clone()).or_else(|| entry.as_ref().map(|entry| entry.what.clone()))?;
+        let mut wishes = world.desired.wishes(id);
+        let here = entry.as_ref().map(|entry| entry.what.clone());
+        let what = here.or_else(|| wishes.first().map(|wish| wish.what.clone()))?;
+        // One volume of a driver may come by another PersistentVolume, in another mode or under another name. All that is
+        // here of it goes, from where it is, before anything of the other comes.
+        wishes.retain(|wish| wish.what == what);
         let reported = world.reported.contains(id.as_str());
         let removal = if world.known { Removal::Allowed } else { Removal::NotYet };
         let holders = holders(&world, entry.as_ref(), &wishes);

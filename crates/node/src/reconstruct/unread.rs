@@ -5,7 +5,7 @@ use lifecycle::Notice;
 use lifecycle::attach::Target;
 use lifecycle::node::{Held, Origin};
 use runtime::Live;
-use runtime::client::Selection;
+use runtime::client::{Extent, Selection};
 
 use crate::Agent;
 use crate::actual::What;
@@ -88,9 +88,13 @@ impl Agent {
         })
     }
 
-    /// The first of all volumes that has what is looked for. The agent keeps few of them, so that the server is asked; it is
-    /// rare enough.
+    /// The first of all volumes that has what is looked for. An agent that keeps few of them has to ask the server for all;
+    /// that is for what happens rarely.
     pub(crate) async fn search_volumes<R>(&self, found: impl Fn(&Volume) -> Option<R>) -> Option<R> {
+        let cache = self.context.cache::<Volume>();
+        if cache.extent() == Extent::All && cache.is_synced() {
+            return cache.walk().find_map(|volume| found(&volume));
+        }
         let (all, mut next): (_, Option<String>) = (Selection::default(), None);
         loop {
             let page = match self.context.client.list::<Volume>(Kind::VOLUME, &all, PAGE, next.as_deref()).await {

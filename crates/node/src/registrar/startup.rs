@@ -9,7 +9,7 @@ use lifecycle::registration::taint::{self, Action, Because};
 use lifecycle::{Decision, Lookup};
 use runtime::client::Error;
 use runtime::queue::Backoff;
-use runtime::{Context, Queue, Stop, Verdict, queue};
+use runtime::{Context, Queue, Stop, Subscription, Verdict, queue};
 
 use crate::registry::taints;
 
@@ -31,6 +31,7 @@ pub struct Remover {
     options: Options,
     key: Key,
     queue: Queue<()>,
+    _subscriptions: [Subscription; 2],
 }
 
 impl Remover {
@@ -38,18 +39,18 @@ impl Remover {
         let key = Key::cluster(&options.node);
         let queue = Queue::new("startup_taints", BACKOFF, &context.metrics, &context.entropy);
         let (own, keys) = (key.clone(), queue.clone());
-        context.cache::<Node>().subscribe(move |change| {
+        let nodes = context.cache::<Node>().subscribe(move |change| {
             if *change.key() == own {
                 keys.add(());
             }
         });
         let (own, keys) = (key.clone(), queue.clone());
-        context.cache::<CsiNode>().subscribe(move |change| {
+        let csi_nodes = context.cache::<CsiNode>().subscribe(move |change| {
             if *change.key() == own {
                 keys.add(());
             }
         });
-        Self { context: context.clone(), options, key, queue }
+        Self { context: context.clone(), options, key, queue, _subscriptions: [nodes, csi_nodes] }
     }
 
     pub async fn run(&self, stop: &Stop) {

@@ -17,6 +17,8 @@ use super::{AnnounceError, Registry};
 const NODE_GET_INFO: Duration = Duration::from_secs(120);
 /// No driver is asked more often, whatever its object says; the API refuses less, too.
 const SHORTEST: Duration = Duration::from_secs(10);
+/// The API takes any number, and no clock goes that far.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
 /// A driver to ask again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +90,11 @@ pub enum RefreshError {
     Driver(#[source] CallError),
     #[error("{0}")]
     Announce(#[from] AnnounceError),
+}
+
+/// A period as a driver's object says it; `None` if it is none.
+fn period(seconds: i64) -> Option<Duration> {
+    Some(Duration::from_secs(u64::try_from(seconds).ok()?).clamp(SHORTEST, LONGEST))
 }
 
 /// NodeGetInfo.
@@ -169,7 +176,7 @@ impl Registry {
     fn period(&self, driver: &str) -> Option<Duration> {
         let object = self.context.cache::<CsiDriver>().get(&Key::cluster(driver))?;
         let seconds = object.spec.node_allocatable_update_period_seconds?;
-        Some(Duration::from_secs(u64::try_from(seconds).ok()?).max(SHORTEST))
+        period(seconds)
     }
 
     /// A driver that was restarted may be another version, on another place.
@@ -201,9 +208,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn node_4_4_a_period_that_no_clock_can_count_is_a_long_one() {
+        assert_eq!((period(-1), period(3)), (None, Some(SHORTEST)));
+        let ticker = Tickers::default();
+        assert_eq!(ticker.look("d", period(i64::MAX), Instant::now()), Tick::Wait(LONGEST));
+    }
+
+    #[test]
     fn node_4_4_the_first_refresh_comes_after_a_full_period_and_another_period_starts_anew() {
         let (tickers, start) = (Tickers::default(), Instant::now());
-        let period = |seconds| Some(Duration::from_secs(seconds));
+        let period = |seconds: u64| Some(Duration::from_secs(seconds));
         let after = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(tickers.look("d", period(60), after(0)), Tick::Wait(Duration::from_secs(60)));
         assert_eq!(tickers.look("d", period(60), after(20)), Tick::Wait(Duration::from_secs(40)));

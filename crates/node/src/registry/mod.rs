@@ -36,7 +36,7 @@ use runtime::client::Selection;
 use runtime::csi::{Driver, DriverError, Link};
 use runtime::metrics::Plugin as PluginLabels;
 use runtime::queue::Backoff;
-use runtime::{Caches, Change, Context, Queue, Stop, Verdict, queue};
+use runtime::{Caches, Change, Context, Queue, Stop, Subscription, Verdict, queue};
 use tokio::sync::{mpsc, watch as channel};
 use tokio::time::Instant;
 
@@ -120,6 +120,7 @@ pub struct Registry {
     /// Something changed that a registration under way may wait for.
     moved: channel::Sender<u64>,
     ready: channel::Sender<Readiness>,
+    _subscriptions: [Subscription; 3],
 }
 
 impl Registry {
@@ -137,10 +138,12 @@ impl Registry {
         let infos = Queue::new("node_info", BACKOFF, metrics, entropy);
         let key = Key::cluster(&options.node);
         let moved = channel::Sender::new(0);
-        wake::<Node>(context, &key, &pages, &moved);
-        wake::<CsiNode>(context, &key, &pages, &moved);
         let asks = infos.clone();
-        context.cache::<CsiDriver>().subscribe(move |change| asks.add(info::Ask::limit(change.key().name())));
+        let subscriptions = [
+            wake::<Node>(context, &key, &pages, &moved),
+            wake::<CsiNode>(context, &key, &pages, &moved),
+            context.cache::<CsiDriver>().subscribe(move |change| asks.add(info::Ask::limit(change.key().name()))),
+        ];
         let state: Arc<Mutex<State>> = Arc::default();
         show(context, &state);
         let (connects, connecting) = mpsc::unbounded_channel();
@@ -159,6 +162,7 @@ impl Registry {
             connecting: tokio::sync::Mutex::new(connecting),
             moved,
             ready: channel::Sender::new(Readiness::Starting),
+            _subscriptions: subscriptions,
         }
     }
 
@@ -288,14 +292,14 @@ async fn unless(stop: &Stop, work: impl Future<Output = Verdict>) -> Verdict {
 }
 
 /// Looks at Node and CSINode whenever ours changes.
-fn wake<T: Object>(context: &Context, key: &Key, pages: &Queue<()>, moved: &channel::Sender<u64>) {
+fn wake<T: Object>(context: &Context, key: &Key, pages: &Queue<()>, moved: &channel::Sender<u64>) -> Subscription {
     let (key, pages, moved) = (key.clone(), pages.clone(), moved.clone());
     context.cache::<T>().subscribe(move |change: &Change<T>| {
         if *change.key() == key {
             pages.add(());
             moved.send_modify(|count| *count += 1);
         }
-    });
+    })
 }
 
 /// `plugin_manager_total_plugins`, computed when somebody looks.

@@ -9,7 +9,7 @@ use api::node::Readiness;
 use api::{Key, Node};
 use lifecycle::registration::machine::is_of_new_nodes;
 use runtime::queue::Backoff;
-use runtime::{Cache, Context, Queue, Stop, Verdict, queue};
+use runtime::{Cache, Context, Queue, Stop, Subscription, Verdict, queue};
 
 use super::taints;
 
@@ -21,6 +21,7 @@ pub struct Welcome {
     context: Context,
     nodes: Cache<Node>,
     queue: Queue<Key>,
+    _subscription: Subscription,
 }
 
 impl Welcome {
@@ -28,12 +29,12 @@ impl Welcome {
         let queue = Queue::new("new_nodes", BACKOFF, &context.metrics, &context.entropy);
         let nodes = context.cache::<Node>();
         let keys = queue.clone();
-        nodes.subscribe(move |change| {
+        let subscription = nodes.subscribe(move |change| {
             if let Some(node) = change.after().filter(|node| waits(node)) {
                 keys.add(node.meta.key.clone());
             }
         });
-        Self { context: context.clone(), nodes, queue }
+        Self { context: context.clone(), nodes, queue, _subscription: subscription }
     }
 
     pub async fn run(&self, stop: &Stop) {

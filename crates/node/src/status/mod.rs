@@ -40,12 +40,7 @@ impl Agent {
             return Ok(());
         };
         let stored: BTreeSet<Box<str>> = node.in_use.iter().cloned().collect();
-        let wanted = {
-            let world = self.world();
-            // Until everything that an earlier run left is known, what it reported stays (node 20, 30 #3).
-            world.known.then(|| world.in_use(|driver| self.attaches(driver)))
-        };
-        let Some(wanted) = wanted.filter(|wanted| *wanted != stored) else {
+        let Some(wanted) = self.due(&stored) else {
             self.reported(stored);
             return Ok(());
         };
@@ -64,6 +59,20 @@ impl Agent {
             Err(error) if error.is_conflict() || error.is_not_found() => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// What the node's status should list, if that is something else than it lists. What is about to be taken off the list
+    /// counts as off it from now on: a volume that is wanted again while the write is on its way is not mounted before the
+    /// next write has put it back.
+    fn due(&self, stored: &BTreeSet<Box<str>>) -> Option<BTreeSet<Box<str>>> {
+        let mut world = self.world();
+        // Until everything that an earlier run left is known, what it reported stays (node 20, 30 #3).
+        let wanted = world.known.then(|| world.in_use(|driver| self.attaches(driver)))?;
+        if wanted == *stored {
+            return None;
+        }
+        world.reported = stored.intersection(&wanted).cloned().collect();
+        Some(wanted)
     }
 
     /// Takes in what the server stored, and wakes the volumes for which that is news.

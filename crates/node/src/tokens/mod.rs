@@ -27,6 +27,13 @@ const JITTER_SECONDS: f64 = 10.0;
 #[derive(Default)]
 pub(crate) struct Tokens(Mutex<BTreeMap<Whose, Token>>);
 
+impl Tokens {
+    /// A pod is gone: however long its tokens would last, nobody asks for them again.
+    pub(crate) fn forget(&self, pod: &Uid) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|whose, _| whose.pod != *pod);
+    }
+}
+
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokens").finish_non_exhaustive()

@@ -103,10 +103,6 @@ pub struct GateArgs {
     /// Features to switch on or off: Name=true,Other=false.
     #[arg(long, default_value = "", value_name = "NAME=BOOL,...")]
     pub feature_gates: FeatureGates,
-    /// Accepted for compatibility: this program needs no such setting.
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
-          default_missing_value = "true", value_name = "BOOL", hide = true)]
-    pub automaxprocs: bool,
 }
 
 /// `key:value` pairs with commas between.
@@ -161,6 +157,11 @@ impl LeaderArgs {
             labels: self.leader_election_labels.0.clone(),
             ..lease::Options::new(&self.namespace(), &lease::sanitise(lock), &lease::sanitise(identity))
         })
+    }
+
+    /// Whether the times go together, which shows before anything is connected.
+    pub fn check(&self) -> Result<(), lease::BadTiming> {
+        self.options("lock", "identity").map_or(Ok(()), |options| options.check())
     }
 
     /// Where the lease is.

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::object::{Object, Revision};
+use api::object::{Meta, Object, Revision};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Cache;
-use crate::client::{Client, Error, Extent, Selection, WatchEvent, WatchFrom, WatchStream};
+use crate::client::{Client, Error, Extent, Page, Selection, WatchEvent, WatchFrom, WatchStream};
 use crate::entropy::Entropy;
 use crate::metrics::Resource;
 use crate::stop::Stop;
@@ -17,6 +20,9 @@ use crate::stop::Stop;
 const WATCH_SECONDS: u64 = 300;
 /// How long after that we wait before we take the connection for dead.
 const WATCH_MARGIN: Duration = Duration::from_secs(30);
+/// A server that has said once how far it is says so about once a minute. When it is silent for longer than this, the
+/// connection is dead although nobody was told, as after a cut that swallows everything.
+const SILENCE: Duration = Duration::from_secs(150);
 /// A server that ignores the request for a list at the start of a watch never ends that list.
 const QUIET_LIST: Duration = Duration::from_secs(60);
 const PAGE: u32 = 500;
@@ -53,13 +59,22 @@ struct Follower<'a, T: Object> {
     client: &'a Client,
     entropy: Entropy,
     listing: Listing,
+    /// How long a watch may be silent, once that is known.
+    silence: Option<Duration>,
     failures: u32,
     old_lists: u32,
 }
 
 pub(super) async fn run<T: Object>(cache: &Cache<T>, client: &Client, entropy: &Entropy, stop: &Stop) {
-    let mut follower =
-        Follower { cache, client, entropy: entropy.fork(), listing: Listing::Streamed, failures: 0, old_lists: 0 };
+    let mut follower = Follower {
+        cache,
+        client,
+        entropy: entropy.fork(),
+        listing: Listing::Streamed,
+        silence: None,
+        failures: 0,
+        old_lists: 0,
+    };
     tokio::select! {
         biased;
         () = stop.stopped() => {}
@@ -180,7 +195,7 @@ impl<T: Object> Follower<'_, T> {
             match event {
                 WatchEvent::Put(object) => listed.push(self.known_or_new(object)),
                 WatchEvent::Gone(last) => listed.retain(|object| object.key() != last.key()),
-                WatchEvent::Unreadable { meta, source } => self.unreadable(meta.as_deref(), &source),
+                WatchEvent::Unreadable { meta, source } => listed.extend(self.unread(meta.as_deref(), &source)),
                 WatchEvent::Bookmark { initial_end: false, .. } => {}
                 WatchEvent::Bookmark { revision, initial_end: true } => {
                     if let Some(pause) = self.take(listed, revision) {
@@ -202,14 +217,16 @@ impl<T: Object> Follower<'_, T> {
         let mut listed: Vec<Arc<T>> = Vec::new();
         let mut next: Option<String> = None;
         loop {
-            let page = self.client.list::<T>(T::KIND, self.selection(), PAGE, next.as_deref()).await;
-            let page = match page {
+            let page = match self.page(next.as_deref()).await {
                 Ok(page) => page,
                 Err(Error::Expired { .. }) if next.is_some() => return Pause::ListAgain,
                 Err(error) => return Pause::Failed(error),
             };
             for object in page.items {
-                listed.push(self.known_or_new(object));
+                match object {
+                    Read::Object(object) => listed.push(self.known_or_new(object)),
+                    Read::Unreadable(meta, source) => listed.extend(self.unread(meta.as_deref(), &source)),
+                }
             }
             next = page.next;
             if next.is_none() {
@@ -218,6 +235,21 @@ impl<T: Object> Follower<'_, T> {
                     None => self.watch(page.revision).await,
                 };
             }
+        }
+    }
+
+    /// One page. If one of its objects cannot be read, it is asked for again, and each is read by itself.
+    async fn page(&self, next: Option<&str>) -> Result<Page<Read<T>>, Error> {
+        let (kind, selection) = (T::KIND, self.selection());
+        match self.client.list::<T>(kind, selection, PAGE, next).await {
+            Ok(Page { items, revision, next }) => {
+                Ok(Page { items: items.into_iter().map(Read::Object).collect(), revision, next })
+            }
+            Err(Error::Unreadable { .. }) => {
+                let Page { items, revision, next } = self.client.list::<Value>(kind, selection, PAGE, next).await?;
+                Ok(Page { items: items.iter().map(Read::each).collect(), revision, next })
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -277,10 +309,15 @@ impl<T: Object> Follower<'_, T> {
 
     /// Applies what the watch says until it ends.
     async fn stream(&mut self, mut stream: WatchStream, seconds: u64) -> Pause {
-        let patience = Duration::from_secs(seconds) + WATCH_MARGIN;
+        let lasts = Duration::from_secs(seconds) + WATCH_MARGIN;
         loop {
+            let patience = self.silence.map_or(lasts, |silence| silence.min(lasts));
             let event = match timeout(patience, stream.next::<T>()).await {
-                Err(_) | Ok(Ok(None)) => return Pause::Ended,
+                Err(_) => {
+                    tracing::info!(kind = T::KIND.kind, ?patience, "the watch is silent, following anew");
+                    return Pause::Ended;
+                }
+                Ok(Ok(None)) => return Pause::Ended,
                 Ok(Err(Error::Expired { .. })) => return Pause::ListAgain,
                 Ok(Err(error)) => return Pause::Failed(error),
                 Ok(Ok(Some(event))) => event,
@@ -290,19 +327,48 @@ impl<T: Object> Follower<'_, T> {
                     self.cache.apply(|store, changes| store.put(Arc::new(object), changes));
                 }
                 WatchEvent::Gone(last) => self.cache.apply(|store, changes| store.remove(&last, changes)),
-                WatchEvent::Bookmark { revision, .. } => self.cache.apply(|store, _| store.progress(revision)),
-                WatchEvent::Unreadable { meta, source } => self.unreadable(meta.as_deref(), &source),
+                WatchEvent::Bookmark { revision, .. } => {
+                    self.silence = Some(SILENCE);
+                    self.cache.apply(|store, _| store.progress(revision));
+                }
+                WatchEvent::Unreadable { meta, source } => {
+                    self.unreadable(meta.as_deref(), &source);
+                    if let Some(meta) = meta {
+                        self.cache.apply(|store, _| store.progress(meta.revision));
+                    }
+                }
             }
         }
     }
 
+    /// An object of a list that nobody can read is there all the same: what was known of it before stays known, and is not
+    /// told to have ended.
+    fn unread(&self, meta: Option<&Meta>, error: &serde_json::Error) -> Option<Arc<T>> {
+        self.unreadable(meta, error);
+        self.cache.get(&meta?.key).filter(|held| meta.is_some_and(|meta| held.meta().uid == meta.uid))
+    }
+
     /// One object that nobody can read must not blind us for all others.
-    fn unreadable(&self, meta: Option<&api::object::Meta>, error: &serde_json::Error) {
+    fn unreadable(&self, meta: Option<&Meta>, error: &serde_json::Error) {
         let key = meta.map(|meta| meta.key.to_string()).unwrap_or_default();
         tracing::error!(kind = T::KIND.kind, key, %error, "an object cannot be read and is ignored");
         self.client.metrics().unreadable.get_or_create(&Resource { resource: T::KIND.plural }).inc();
-        if let Some(meta) = meta {
-            self.cache.apply(|store, _| store.progress(meta.revision));
+    }
+}
+
+/// An object of a page, if it has the shape that it should have.
+enum Read<T> {
+    Object(T),
+    /// Which it is, as far as that could be read, and what is wrong with it.
+    Unreadable(Option<Box<Meta>>, serde_json::Error),
+}
+
+impl<T: DeserializeOwned> Read<T> {
+    /// From its text, as all objects are read: what reads them from values would be as much code again.
+    fn each(object: &Value) -> Self {
+        match serde_json::from_slice(object.to_string().as_bytes()) {
+            Ok(object) => Self::Object(object),
+            Err(error) => Self::Unreadable(Meta::deserialize(&object["metadata"]).ok().map(Box::new), error),
         }
     }
 }

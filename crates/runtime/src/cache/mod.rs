@@ -17,6 +17,8 @@
 //! 4. Of what is wanted nothing is missed: an object is read by whoever wants it after that is known here, and read again
 //!    whenever the watch starts anew.
 //! 5. Missing from the cache is not missing. Only the server can say that something does not exist.
+//! 6. A cache keeps nobody alive who listens to it: a subscriber belongs to its [`Subscription`]. Subscribers hold caches,
+//!    often the very one that they listen to, and a controller that has ended must take all of it with it.
 
 mod follow;
 mod registry;
@@ -24,6 +26,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -39,7 +42,7 @@ pub use registry::Caches;
 use store::Store;
 pub use store::{Change, Index, IndexFn};
 
-type Subscriber<T> = Arc<dyn Fn(&Change<T>) + Send + Sync>;
+type Subscriber<T> = dyn Fn(&Change<T>) + Send + Sync;
 
 /// The objects of one kind. Clones are the same cache.
 pub struct Cache<T: Object> {
@@ -49,7 +52,7 @@ pub struct Cache<T: Object> {
 struct Inner<T: Object> {
     selection: Selection,
     store: RwLock<Store<T>>,
-    subscribers: Mutex<Vec<Subscriber<T>>>,
+    subscribers: Mutex<Vec<Weak<Subscriber<T>>>>,
     synced: watch::Sender<bool>,
     /// What keeps the cache from following, until it follows again.
     failure: Mutex<Option<Arc<Error>>>,
@@ -140,13 +143,16 @@ impl<T: Object> Cache<T> {
         Lookup { cache: self.clone(), slot }
     }
 
-    /// Calls `subscriber` for every change from now on, after one [`Change::Added`] for each object that is held.
-    pub fn subscribe(&self, subscriber: impl Fn(&Change<T>) + Send + Sync + 'static) {
-        let subscriber: Subscriber<T> = Arc::new(subscriber);
-        self.inner.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(subscriber.clone());
+    /// Calls `subscriber` for every change from now on, after one [`Change::Added`] for each object that is held, until the
+    /// answer is dropped.
+    pub fn subscribe(&self, subscriber: impl Fn(&Change<T>) + Send + Sync + 'static) -> Subscription {
+        let subscriber = Arc::new(subscriber);
+        let weak = Arc::downgrade(&subscriber);
+        self.inner.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(weak);
         for object in self.walk() {
             subscriber(&Change::Added(object));
         }
+        Subscription { _subscriber: subscriber }
     }
 
     /// The answer to a write of ours: it counts from now on, before the watch brings it. Gives what is held then.
@@ -208,19 +214,47 @@ impl<T: Object> Cache<T> {
         self.inner.store.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who listens. Those whose subscription has ended are forgotten.
+    fn subscribers(&self) -> Vec<Arc<Subscriber<T>>> {
+        let mut subscribers = self.inner.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        subscribers.retain(|subscriber| subscriber.strong_count() > 0);
+        subscribers.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Changes the store and then tells everybody.
     fn apply(&self, change: impl FnOnce(&mut Store<T>, &mut Vec<Change<T>>)) {
         let mut changes = Vec::new();
         change(&mut self.write(), &mut changes);
+        self.tell(&changes);
+    }
+
+    /// Apart from [`Cache::apply`], which the compiler makes once for each sort of change.
+    fn tell(&self, changes: &[Change<T>]) {
         if changes.is_empty() {
             return;
         }
-        let subscribers = self.inner.subscribers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for change in &changes {
+        let subscribers = self.subscribers();
+        for change in changes {
             for subscriber in &subscribers {
                 subscriber(change);
             }
         }
+    }
+}
+
+/// Keeps a subscriber of a cache: the calls end when this is dropped, and with them whatever the subscriber held. A call
+/// that is on its way at that moment may still arrive. Clones keep the same subscriber.
+///
+/// Do not put it into what the subscriber itself holds: the two would keep each other for ever.
+#[derive(Clone)]
+#[must_use = "a subscriber is called for as long as its subscription lives"]
+pub struct Subscription {
+    _subscriber: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subscription")
     }
 }
 

@@ -126,12 +126,34 @@ fn a_walk_over_many_is_complete_and_in_order() {
     assert!(names.len() == 1000 && names.is_sorted());
 }
 
+#[test]
+fn a_subscriber_is_called_for_as_long_as_its_subscription_lives_and_is_freed_with_it() {
+    let cache = Cache::<Thing>::new(Selection::default());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let subscribe = |who: &'static str| {
+        // It holds the very cache that it listens to, as most do.
+        let (notes, held) = (told.clone(), cache.clone());
+        cache.subscribe(move |_| notes.lock().unwrap().push((who, held.len())))
+    };
+    let (first, second) = (subscribe("first"), subscribe("second"));
+    cache.wrote(thing("a", "u", 1, "red"));
+    drop(first);
+    cache.wrote(thing("b", "u", 2, "red"));
+    assert_eq!(*told.lock().unwrap(), [("first", 1), ("second", 1), ("second", 2)]);
+    assert_eq!(Arc::strong_count(&told), 2, "the first one is gone with what it held");
+    let weak = Arc::downgrade(&cache.inner);
+    drop((cache, second));
+    assert!(weak.upgrade().is_none(), "nothing keeps the cache");
+    assert_eq!(Arc::strong_count(&told), 1);
+}
+
 /// A cache that follows a fake server, and what its subscriber was told.
 struct Scene {
     fake: Fake,
     cache: Cache<Thing>,
     client: Client,
     told: Arc<Mutex<Vec<String>>>,
+    _subscription: Subscription,
 }
 
 impl Scene {
@@ -144,7 +166,7 @@ impl Scene {
         let told = Arc::new(Mutex::new(Vec::new()));
         let cache = Cache::new(Selection { extent, ..Selection::default() });
         let notes = told.clone();
-        cache.subscribe(move |change: &Change<Thing>| {
+        let subscription = cache.subscribe(move |change: &Change<Thing>| {
             let line = match change {
                 Change::Added(new) => format!("+{}", new.metadata.key.name()),
                 Change::Changed { new, .. } => format!("~{} {}", new.metadata.key.name(), new.colour),
@@ -152,7 +174,7 @@ impl Scene {
             };
             notes.lock().unwrap().push(line);
         });
-        Scene { client: fake.client(), fake, cache, told }
+        Scene { client: fake.client(), fake, cache, told, _subscription: subscription }
     }
 
     fn told(&self) -> Vec<String> {
@@ -402,4 +424,81 @@ async fn a_watch_ends_with_the_last_wish_and_the_next_wish_begins_it_anew() {
             scene.holds("a", "blue").await;
         })
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_falls_silent_is_followed_anew_before_the_server_would_have_ended_it() {
+    let scene = Scene::new();
+    scene.fake.put("a", "red");
+    scene
+        .run(async {
+            scene.cache.synced().await;
+            scene.fake.bookmark();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            scene.fake.mute();
+            scene.fake.put("a", "blue");
+            let began = tokio::time::Instant::now();
+            scene.holds("a", "blue").await;
+            assert!(began.elapsed() < Duration::from_secs(180), "{:?}", began.elapsed());
+        })
+        .await;
+    let log = scene.fake.log();
+    assert!(log.len() == 2 && log[1].contains("resourceVersion="), "nothing is listed again: {log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_says_how_far_it_is_may_be_silent_for_as_long_as_a_watch_lasts() {
+    let scene = Scene::new();
+    scene.fake.put("a", "red");
+    scene
+        .run(async {
+            scene.cache.synced().await;
+            tokio::time::sleep(Duration::from_secs(290)).await;
+        })
+        .await;
+    assert_eq!(scene.fake.log().len(), 1);
+}
+
+/// An object that no projection can read.
+fn unreadable(name: &str) -> serde_json::Value {
+    serde_json::json!({"metadata": {"namespace": "n", "name": name}, "colour": 7})
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_unreadable_object_in_a_page_does_not_blind_us_for_the_others() {
+    let scene = Scene::new();
+    scene.fake.without_streamed_lists();
+    scene.fake.put("a", "red");
+    scene.client.create::<serde_json::Value>(Thing::KIND, Some("n"), &unreadable("bad")).await.expect("it is stored");
+    scene.fake.put("c", "red");
+    scene.run(scene.cache.synced()).await;
+    assert_eq!(scene.cache.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_became_unreadable_in_a_gap_of_the_watch_is_not_told_to_be_gone() {
+    for streams in [true, false] {
+        let scene = Scene::new();
+        if !streams {
+            scene.fake.without_streamed_lists();
+        }
+        scene.fake.put("a", "red");
+        scene
+            .run(async {
+                scene.cache.synced().await;
+                scene.told();
+                scene.fake.end_watches();
+                scene
+                    .client
+                    .replace::<serde_json::Value>(Thing::KIND, &key("a"), &unreadable("a"))
+                    .await
+                    .expect("stored");
+                scene.fake.put("b", "red");
+                scene.fake.compact();
+                scene.holds("b", "red").await;
+                assert_eq!(scene.told(), ["+b"], "what was known of it stays");
+                assert!(scene.cache.get(&key("a")).is_some());
+            })
+            .await;
+    }
 }

@@ -108,7 +108,7 @@ impl Options {
         }
     }
 
-    fn check(&self) -> Result<(), BadTiming> {
+    pub(crate) fn check(&self) -> Result<(), BadTiming> {
         let Options { lease_duration, renew_deadline, retry_period, .. } = *self;
         if retry_period.is_zero() {
             return Err(BadTiming::NoPeriod);

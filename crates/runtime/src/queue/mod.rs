@@ -31,6 +31,9 @@ use crate::entropy::Entropy;
 use crate::metrics::{Metrics, Name, Seconds};
 use crate::stop::Stop;
 
+/// Nothing is planned farther ahead: a wait may come from somebody's object, and no clock counts to the end of it.
+const FARTHEST: Duration = Duration::from_secs(365 * 86_400);
+
 /// What a queue can hold.
 pub trait QueueKey: Ord + Clone + fmt::Debug + Send + Sync + 'static {}
 impl<K: Ord + Clone + fmt::Debug + Send + Sync + 'static> QueueKey for K {}
@@ -224,7 +227,7 @@ impl<K: QueueKey> Queue<K> {
 
     fn schedule(&self, key: K, wait: Duration) {
         let now = Instant::now();
-        if self.state().schedule(key, now + wait, now) {
+        if self.state().schedule(key, now + wait.min(FARTHEST), now) {
             self.inner.metrics.adds.inc();
         }
         self.inner.changed.notify_one();
@@ -343,7 +346,7 @@ impl<K: QueueKey> Queue<K> {
         };
         match (dirty, wait) {
             (true, _) => drop(state.schedule(key, now, now)),
-            (false, Some(wait)) => drop(state.schedule(key, now + wait, now)),
+            (false, Some(wait)) => drop(state.schedule(key, now + wait.min(FARTHEST), now)),
             (false, None) => drop(state.entries.remove(&key)),
         }
         drop(state);

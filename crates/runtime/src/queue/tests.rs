@@ -142,3 +142,13 @@ async fn metrics_have_upstreams_names() {
         assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_no_clock_can_count_is_a_long_one() {
+    let queue = queue();
+    queue.add_after("a", Duration::MAX);
+    queue.add("b");
+    assert_eq!(queue.take().await, "b");
+    queue.finish("b", &Verdict::Again(Duration::MAX));
+    assert!(queue.planned(&"a").is_some() && queue.planned(&"b").is_some());
+}

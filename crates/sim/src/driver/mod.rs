@@ -19,7 +19,7 @@ mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -73,7 +73,13 @@ struct Inner {
     random: Random,
     busy: BTreeSet<String>,
     calls: BTreeMap<&'static str, u64>,
-    onlooker: Option<Arc<dyn Onlooker>>,
+    onlooker: Option<Weak<dyn Onlooker>>,
+}
+
+impl Inner {
+    fn onlooker(&self) -> Option<Arc<dyn Onlooker>> {
+        self.onlooker.as_ref().and_then(Weak::upgrade)
+    }
 }
 
 impl fmt::Debug for Model {
@@ -95,9 +101,10 @@ impl Model {
         Self { shared: Arc::new(Shared { habits, journal, weather, inner: Mutex::new(inner), up }) }
     }
 
-    /// Asks this one about deletions from now on.
-    pub fn watched_by(&self, onlooker: Arc<dyn Onlooker>) {
-        self.lock().onlooker = Some(onlooker);
+    /// Asks this one about deletions from now on, for as long as it lives. It may hold the driver, which does not hold it.
+    pub fn watched_by(&self, onlooker: &Arc<impl Onlooker>) {
+        let weak = Arc::downgrade(onlooker);
+        self.lock().onlooker = Some(weak);
     }
 
     /// The name in classes and on volumes.
@@ -162,7 +169,7 @@ impl Model {
 
     /// Lets the onlooker see what has changed.
     fn happened(&self) {
-        let onlooker = self.lock().onlooker.clone();
+        let onlooker = self.lock().onlooker();
         if let Some(onlooker) = onlooker {
             onlooker.happened();
         }

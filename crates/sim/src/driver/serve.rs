@@ -88,7 +88,7 @@ impl Model {
     fn ask(&self, id: &str) {
         let (onlooker, volume) = {
             let inner = self.lock();
-            (inner.onlooker.clone(), inner.state.get(id).cloned())
+            (inner.onlooker(), inner.state.get(id).cloned())
         };
         if let (Some(onlooker), Some(volume)) = (onlooker, volume) {
             onlooker.deleting(&volume);

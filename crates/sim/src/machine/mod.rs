@@ -16,7 +16,7 @@ mod kernel;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::io::Errno;
 use tokio::sync::watch;
@@ -39,7 +39,7 @@ struct Shared {
     journal: Journal,
     kernel: Mutex<Kernel>,
     power: watch::Sender<Power>,
-    onlooker: Mutex<Option<Arc<dyn Onlooker>>>,
+    onlooker: Mutex<Option<Weak<dyn Onlooker>>>,
     label: Mutex<Option<String>>,
 }
 
@@ -150,15 +150,16 @@ impl Machine {
             Err(errno) => self.note(format_args!("{what}: {errno}")),
         }
         let onlooker = self.shared.onlooker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(onlooker) = onlooker {
+        if let Some(onlooker) = onlooker.as_ref().and_then(Weak::upgrade) {
             onlooker.changed(self);
         }
         done
     }
 
-    /// Lets this one see every change from now on.
-    pub fn watched_by(&self, onlooker: Arc<dyn Onlooker>) {
-        *self.shared.onlooker.lock().unwrap_or_else(PoisonError::into_inner) = Some(onlooker);
+    /// Lets this one see every change from now on, for as long as it lives. It may hold the machine, which does not hold it.
+    pub fn watched_by(&self, onlooker: &Arc<impl Onlooker>) {
+        let weak = Arc::downgrade(onlooker);
+        *self.shared.onlooker.lock().unwrap_or_else(PoisonError::into_inner) = Some(weak);
     }
 
     /// The state, to look at or to change behind everybody's back.

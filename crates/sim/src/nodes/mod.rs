@@ -160,8 +160,9 @@ async fn live(world: World, mutation: Mutation) -> Report {
     let chosen = &NODES[..layout.nodes];
     let machines: Vec<Machine> = chosen.iter().map(|(name, _)| Machine::new(&world, name)).collect();
     let eyes = Eyes::new(&world, &storage, &model, &machines);
-    model.watched_by(Arc::new(eyes.clone()));
-    machines.iter().for_each(|machine| machine.watched_by(Arc::new(eyes.clone())));
+    let onlooker = Arc::new(eyes.clone());
+    model.watched_by(&onlooker);
+    machines.iter().for_each(|machine| machine.watched_by(&onlooker));
     let place =
         |(machine, (_, zone)): (&Machine, &(&str, &'static str))| Place::new(machine, model.on(machine, None), zone);
     let places: Arc<Vec<Place>> = Arc::new(machines.iter().zip(chosen).map(place).collect());

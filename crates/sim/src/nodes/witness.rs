@@ -192,10 +192,11 @@ impl Inner {
             found.push("the witness was too slow for the history".to_owned());
         }
         self.learn(truth);
-        for machine in self.machines.clone() {
-            found.extend(self.machine(&machine, truth));
+        let scenes: Vec<Scene> = self.machines.iter().filter_map(Scene::of).collect();
+        for scene in &scenes {
+            found.extend(self.machine(scene, truth));
         }
-        found.extend(self.two_nodes());
+        found.extend(self.two_nodes(&scenes));
         found
     }
 
@@ -211,19 +212,16 @@ impl Inner {
     }
 
     /// Everything that is wrong on one machine.
-    fn machine(&mut self, machine: &Machine, truth: &Truth) -> Vec<String> {
-        let Power::On { boot } = machine.power() else { return Vec::new() };
+    fn machine(&mut self, scene: &Scene, truth: &Truth) -> Vec<String> {
         let mut found = Vec::new();
-        let mounts = machine.with_kernel(|kernel| kernel.mounts());
-        let held = held(machine);
-        found.extend(self.unattached(machine.name(), &held));
+        let Scene { name, mounts, held, .. } = scene;
+        found.extend(self.unattached(name, held));
         if self.model.habits().staging == Staging::Required {
-            found.extend(unstaged(machine.name(), &mounts));
+            found.extend(unstaged(name, mounts));
         }
-        found.extend(self.vanished(machine.name(), boot, &mounts, truth));
-        let name = machine.name().to_owned();
-        self.excused.retain(|(node, volume)| *node != name || held.contains(volume));
-        self.broken.retain(|(node, volume)| *node != name || held.contains(volume));
+        found.extend(self.vanished(scene, truth));
+        self.excused.retain(|(node, volume)| node != name || held.contains(volume));
+        self.broken.retain(|(node, volume)| node != name || held.contains(volume));
         found
     }
 
@@ -258,23 +256,24 @@ impl Inner {
     }
 
     /// A running pod's mount never disappears.
-    fn vanished(&mut self, machine: &str, boot: u64, mounts: &Mounts, truth: &Truth) -> Vec<String> {
+    fn vanished(&mut self, scene: &Scene, truth: &Truth) -> Vec<String> {
+        let Scene { name: machine, boot, mounts, .. } = scene;
         let there = |path: &Path, volume: &str| mounts.at(path).and_then(shown).is_some_and(|shown| shown == volume);
-        let pods: Vec<_> = self.seen.pods.values().filter(|pod| pod.node == machine && !pod.leaving).collect();
+        let pods: Vec<_> = self.seen.pods.values().filter(|pod| pod.node == *machine && !pod.leaving).collect();
         let mut wanted = BTreeMap::new();
         for pod in pods {
             for volume in volumes(pod, truth) {
                 let (Some(handle), Some(path)) = (handle_of(volume), target(pod, volume)) else { continue };
                 let (machine, pod_uid, volume) = (machine.to_owned(), pod.uid.clone(), handle.to_owned());
-                let running = Running { machine, boot, pod: pod_uid, volume };
+                let running = Running { machine, boot: *boot, pod: pod_uid, volume };
                 wanted.insert(running, (path, pod.ready.as_ref().is_some_and(|ready| ready.yes)));
             }
         }
         let broken = |running: &Running| self.broken.contains(&(running.machine.clone(), running.volume.clone()));
         self.running
-            .retain(|running, _| running.machine != machine || (wanted.contains_key(running) && !broken(running)));
+            .retain(|running, _| running.machine != *machine || (wanted.contains_key(running) && !broken(running)));
         let mut found = Vec::new();
-        for (running, path) in self.running.iter().filter(|(running, _)| running.machine == machine) {
+        for (running, path) in self.running.iter().filter(|(running, _)| running.machine == *machine) {
             if !there(path, &running.volume) {
                 let (pod, path) = (&running.pod, path.display());
                 found.push(format!("vanished: pod {pod} runs on {machine}, and nothing is mounted at {path} any more"));
@@ -289,7 +288,7 @@ impl Inner {
     }
 
     /// Never two nodes for a volume of one node, in the backend or on machines, without proof that one is fenced.
-    fn two_nodes(&self) -> Vec<String> {
+    fn two_nodes(&self, scenes: &[Scene]) -> Vec<String> {
         if self.model.habits().attach == Attach::Not {
             return Vec::new();
         }
@@ -297,8 +296,7 @@ impl Inner {
         for (volume, _) in self.single.iter().filter(|(_, single)| **single) {
             let mut nodes: BTreeSet<String> =
                 self.model.tamper(|state| state.published(volume).map(|(node, _)| node.clone()).collect());
-            let running = self.machines.iter().filter(|machine| machine.power() != Power::Off);
-            nodes.extend(running.filter(|machine| held(machine).contains(volume)).map(|held| held.name().to_owned()));
+            nodes.extend(scenes.iter().filter(|scene| scene.held.contains(volume)).map(|scene| scene.name.clone()));
             nodes.retain(|node| !self.excused.contains(&(node.clone(), volume.clone())));
             if nodes.len() > 1 {
                 found
@@ -306,6 +304,22 @@ impl Inner {
             }
         }
         found
+    }
+}
+
+/// A machine that runs, at one moment.
+struct Scene {
+    name: String,
+    boot: u64,
+    mounts: Mounts,
+    held: BTreeSet<String>,
+}
+
+impl Scene {
+    fn of(machine: &Machine) -> Option<Self> {
+        let Power::On { boot } = machine.power() else { return None };
+        let mounts = machine.with_kernel(|kernel| kernel.mounts());
+        Some(Self { name: machine.name().to_owned(), boot, mounts, held: held(machine) })
     }
 }
 

@@ -135,7 +135,8 @@ async fn live(world: World, mutation: Mutation) -> Report {
     let witness = Witness::new(&world);
     let zones: &[&str] = if layout.habits.places == Places::Zones { &["a", "b"] } else { &[] };
     let model = Model::new(&world, layout.habits.clone(), State::new(zones, layout.room));
-    model.watched_by(Arc::new(witness.clone()));
+    let onlooker = Arc::new(witness.clone());
+    model.watched_by(&onlooker);
     let world = Arc::new(world);
     let mut user = User::new(&world, world.component("user", Fair), &witness);
     user.set_up().await;

@@ -1,7 +1,10 @@
 //! Attachers that fail or say nothing (6.4, 6.8, 18.4, weakness 45).
 
+use control::attach::Options;
+use sim::faults::Fair;
+
 use crate::played::unique;
-use crate::rig::{Rig, at_every_request, calm};
+use crate::rig::{Rig, at_every_request, calm, play};
 
 #[test]
 fn an_attach_error_is_told_and_the_attachment_stays_until_it_works_race_32() {
@@ -89,5 +92,26 @@ fn a_pod_that_goes_right_after_its_volume_came_does_not_wait_for_a_report_race_3
         rig.end_pod("p").await;
         // The agent never said that it uses it, and it would have had to before it mounts.
         rig.until_detached("one", "a").await;
+    });
+}
+
+#[test]
+fn a_place_that_a_pod_has_no_use_for_any_more_goes_to_the_next_weakness_46() {
+    let options = Options { per_driver: 1, ..Options::default() };
+    play(options, Fair, async |rig: &Rig| {
+        rig.played.storage().orders.asleep = true;
+        rig.node("a").await;
+        for (pod, handle) in [("p", "one"), ("q", "two"), ("r", "three")] {
+            rig.volume(handle, "ReadWriteOnce").await;
+            rig.pod(pod, "a", &[handle]).await;
+            rig.quiet(1).await;
+        }
+        // The second waits for the first, and the third for the second.
+        rig.end_pod("q").await;
+        rig.quiet(1).await;
+        rig.played.storage().orders.asleep = false;
+        rig.quiet(10).await;
+        assert!(rig.played.mounted("a", "one") && rig.played.mounted("a", "three"), "not after two minutes");
+        assert!(rig.attachment("two", "a").await.is_none());
     });
 }

@@ -176,3 +176,17 @@ fn the_drivers_parameters_are_those_of_create_volume() {
         assert!(asked.volume_capabilities.is_empty());
     });
 }
+
+#[test]
+fn what_should_be_there_and_what_is_are_counted_when_somebody_looks() {
+    play(&telling(), None, async |stage: Stage| {
+        two_zones(&stage).await;
+        stage.wait().await;
+        let shows = |name: &str, number: u64| stage.metrics().lines().any(|line| line == format!("{name} {number}"));
+        assert!(shows("csistoragecapacities_desired_goal", 2) && shows("csistoragecapacities_desired_current", 2));
+        assert!(shows("csistoragecapacities_obsolete", 0));
+        make_node(&stage, "n4", "c").await;
+        stage.until("the third zone is told", async |stage| told(stage).await.len() == 3).await;
+        assert!(shows("csistoragecapacities_desired_goal", 3) && shows("csistoragecapacities_desired_current", 3));
+    });
+}

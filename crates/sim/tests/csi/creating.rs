@@ -1,5 +1,6 @@
 //! Plans and creations: spec sidecars 2.6 to 2.10 as a driver, a user and the API see them.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::Kind;
@@ -152,6 +153,28 @@ fn a_volume_goes_without_its_secret_if_that_is_gone_sidecars_2_11() {
         stage.drop_claim("data").await;
         stage.wait().await;
         assert!(stage.driver.with().deletes.remove(0).secrets.is_empty());
+        stage.assert_volumes(0).await;
+    });
+}
+
+#[test]
+fn a_volume_does_not_go_without_its_secret_only_because_nobody_can_read_it_now_sidecars_2_11() {
+    let stem = parameter::PROVISIONER_SECRET;
+    let parameters = json!({format!("{stem}-name"): "s", format!("{stem}-namespace"): "default"});
+    play(&options(), None, async |stage: Stage| {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": "s"},
+            "stringData": {"password": "hunter2"}});
+        stage.make(&secret).await;
+        stage.make(&class(json!({"parameters": parameters}))).await;
+        stage.make(&claim("data", json!({}))).await;
+        stage.until("it is bound", async |stage| stage.is_bound("data").await).await;
+        stage.behind.no_secrets.store(true, Ordering::Relaxed);
+        stage.drop_claim("data").await;
+        stage.wait().await;
+        assert!(stage.driver.with().deletes.is_empty(), "the driver would be asked by nobody it knows");
+        stage.behind.no_secrets.store(false, Ordering::Relaxed);
+        stage.until("it is gone", async |stage| stage.driver.names().is_empty()).await;
+        assert!(!stage.driver.with().deletes.remove(0).secrets.is_empty());
         stage.assert_volumes(0).await;
     });
 }

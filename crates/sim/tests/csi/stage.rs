@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use runtime::client::{self, Client, Patch, Preconditions, Selection};
 use runtime::queue::Backoff;
 use runtime::{Entropy, Metrics, Stop};
 use serde_json::{Value, json};
-use sim::faults::{Action, Ask, Fair, Fate, Verdict};
+use sim::faults::{Action, Ask, Fair, Fate, Refusal, Verdict};
 use sim::{Process, Seed, Setup, World, simulate};
 
 use crate::driver::{Driver, NAME};
@@ -37,11 +38,20 @@ pub(crate) fn mishaps(writes: usize) -> Vec<Mishap> {
     (1..=writes).flat_map(each).collect()
 }
 
+/// What there is to know of the process, and to do to it.
+#[derive(Default)]
+pub(crate) struct Behind {
+    metrics: Mutex<Option<Metrics>>,
+    /// Nobody can read a secret.
+    pub(crate) no_secrets: AtomicBool,
+}
+
 /// What a test can touch.
 pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) driver: Driver,
     writes: Arc<Mutex<Vec<String>>>,
+    pub(crate) behind: Arc<Behind>,
 }
 
 pub(crate) fn options() -> SidecarOptions {
@@ -67,12 +77,13 @@ where
         let component = world.component("user", Fair);
         let (metrics, entropy) = (Metrics::new(&runtime::time::SystemClock), Entropy::seeded(7));
         let client = Client::new(component.client(), client::Options::default(), &metrics, &entropy);
-        let stage = Stage { client, driver: driver.clone(), writes: writes.clone() };
+        let behind = Arc::<Behind>::default();
+        let stage = Stage { client, driver: driver.clone(), writes: writes.clone(), behind: behind.clone() };
         let life = Cell::new(0);
         let lives = async {
             loop {
                 let mishap = mishap.as_ref().filter(|_| life.get() == 0);
-                one_life(&world, life.get(), mishap, &writes, (&driver, options)).await;
+                one_life(&world, life.get(), mishap, &writes, (&driver, options, &behind)).await;
                 life.set(life.get() + 1);
             }
         };
@@ -90,11 +101,15 @@ async fn one_life(
     life: u64,
     mishap: Option<&Mishap>,
     writes: &Arc<Mutex<Vec<String>>>,
-    (driver, options): (&Driver, &SidecarOptions),
+    (driver, options, behind): (&Driver, &SidecarOptions, &Arc<Behind>),
 ) {
     let (mishap, writes) = (mishap.cloned(), writes.clone());
     let mut seen = 0;
+    let hidden = behind.clone();
     let script = move |ask: &Ask<'_>| -> Verdict {
+        if ask.path.contains("/secrets/") && hidden.no_secrets.load(Ordering::Relaxed) {
+            return Fate::Refused(Refusal::Unavailable { seconds: 1 }).into();
+        }
         let write = matches!(ask.action, Action::Create | Action::Update | Action::Delete);
         if !write || ask.path.contains("/events") {
             return Fate::Answered.into();
@@ -107,6 +122,7 @@ async fn one_life(
     let component = world.component("orlop", script);
     let process = Process::new(world, &component, life);
     let context = process.context.clone();
+    *behind.metrics.lock().expect("nobody panicked") = Some(context.metrics.clone());
     let stop = Stop::never();
     let socket = runtime::csi::Driver::new(driver.clone(), runtime::csi::Options::default(), &context.metrics);
     let work = async {
@@ -158,6 +174,11 @@ fn kind_of(body: &Value) -> Kind {
 }
 
 impl Stage {
+    /// What a scraper reads of the process.
+    pub(crate) fn metrics(&self) -> String {
+        self.behind.metrics.lock().expect("nobody panicked").as_ref().expect("it runs").encode()
+    }
+
     pub(crate) async fn make(&self, body: &Value) -> Value {
         let kind = kind_of(body);
         let namespace = (kind.scope == api::Scope::Namespaced).then_some("default");

@@ -209,3 +209,46 @@ fn a_device_grows_where_it_was_published_node_18_3() {
         assert!(matches!(kind, Some(AccessType::Block(_))), "{kind:?}");
     });
 }
+
+/// Who restores a cluster from a backup gives a volume another PersistentVolume.
+#[test]
+fn a_device_that_comes_back_under_another_name_goes_from_where_it_was_node_17_2() {
+    play(Play::default(), async |rig| {
+        rig.volume("v", json!({"volumeMode": "Block"})).await;
+        let uid = device_pod(rig, "p").await;
+        rig.until_ready("p").await;
+        rig.doorman.always("unpublish", Reply::Refused(Code::Unavailable));
+        rig.delete_pod("p").await;
+        rig.until("it was asked", async || rig.doorman.count("unpublish") > 0).await;
+        rig.volume("w", json!({"volumeMode": "Block", "csi": {"volumeHandle": "v"}})).await;
+        let devices = json!({"containers": [{"name": "main", "image": "example/main",
+            "volumeDevices": [{"name": "w", "devicePath": "/dev/xvda"}]}]});
+        let volumes = json!([{"name": "w", "persistentVolumeClaim": {"claimName": "w"}}]);
+        let other = rig.pod_with("q", volumes, devices).await;
+        rig.until_said("q", "Publishing").await;
+        rig.doorman.open();
+        rig.until_ready("q").await;
+        rig.until_gone("p").await;
+        let blocks = blocks();
+        assert_eq!(rig.doorman.unpublish().target_path, format!("{blocks}/publish/v/{uid}"));
+        assert!(!rig.exists(&format!("{blocks}/v")), "nothing of it is left where it was");
+        assert!(rig.exists(&format!("{ROOT}/pods/{other}/volumeDevices/kubernetes.io~csi/w")));
+        rig.delete_pod("q").await;
+        rig.until_gone("q").await;
+        rig.until_clean().await;
+        assert_eq!(rig.machine.with_kernel(|kernel| kernel.loops().count()), 0);
+    });
+}
+
+#[test]
+fn a_device_that_is_published_again_is_told_once_node_16_and_17_1() {
+    play(Play::with_driver(json!({"requiresRepublish": true})), async |rig| {
+        rig.volume("v", json!({"volumeMode": "Block"})).await;
+        device_pod(rig, "p").await;
+        rig.until_ready("p").await;
+        let told = rig.counted("SuccessfulMountVolume").await;
+        let asked = rig.doorman.count("publish");
+        rig.until("it was published again", async || rig.doorman.count("publish") > asked + 3).await;
+        assert_eq!(rig.counted("SuccessfulMountVolume").await, told);
+    });
+}

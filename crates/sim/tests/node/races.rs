@@ -290,3 +290,35 @@ fn a_driver_that_goes_before_it_is_asked_again_is_not_forgotten_node_31_4() {
         assert_eq!((rig.doorman.count("unpublish"), rig.doorman.count("unstage")), (1, 1));
     });
 }
+
+#[test]
+fn a_volume_that_is_wanted_again_while_it_is_taken_off_the_list_waits_to_be_back_on_it_node_9_and_20() {
+    let slow = Arc::new(AtomicBool::new(false));
+    let slowly = slow.clone();
+    let script = move |ask: &Ask<'_>| -> Verdict {
+        let status = ask.action == Action::Update && ask.path.ends_with("/nodes/n1/status");
+        let there = match status && slowly.load(Ordering::Relaxed) {
+            true => Duration::from_secs(10),
+            false => Duration::ZERO,
+        };
+        Verdict { there, ..Fate::Answered.into() }
+    };
+    play(Play { api: Box::new(script), ..Play::attached() }, async |rig| {
+        rig.volume("v", json!({})).await;
+        rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        slow.store(true, Ordering::Relaxed);
+        rig.delete_pod("p").await;
+        rig.until("nothing is mounted", async || rig.mounts().is_empty()).await;
+        // The write that says so is on its way, and will arrive.
+        let uid = rig.pod("q", &["v"]).await;
+        while !rig.is_mounted(&uid, "v") || rig.said("q").await.0 != "True" {
+            let mounts = rig.mounts();
+            let node = rig.get(Kind::NODE, &Key::cluster(NODE)).await.expect("the node is there");
+            let in_use = node["status"]["volumesInUse"].as_array().map_or(0, Vec::len);
+            assert!(mounts.is_empty() || in_use == 1, "mounted, and anybody may detach it: {mounts:?}");
+            sleep(Duration::from_millis(250)).await;
+        }
+    });
+}

@@ -136,3 +136,28 @@ fn nothing_is_taken_away_while_a_pods_claims_cannot_be_looked_up() {
         assert_eq!(rig.doorman.count("unpublish"), 0);
     });
 }
+
+#[test]
+fn what_was_found_is_in_use_also_of_a_node_that_was_made_anew_node_20_and_21() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        rig.kill().await;
+        rig.end_pod("p").await;
+        // The new object has lost what the old one said about attached volumes and those in use.
+        rig.delete_node().await;
+        rig.create(Kind::NODE, json!({"metadata": {"name": crate::stage::NODE}})).await;
+        rig.doorman.always("unpublish", Reply::Refused(Code::Unavailable));
+        rig.start();
+        rig.until("the node says what it has", async || {
+            let node = rig.get(Kind::NODE, &api::Key::cluster(crate::stage::NODE)).await.expect("the node is there");
+            node["status"]["volumesInUse"].as_array().is_some_and(|used| used.len() == 1)
+        })
+        .await;
+        assert!(rig.is_mounted(&uid, "v"), "nobody may detach it");
+        rig.doorman.open();
+        rig.until_clean().await;
+    });
+}

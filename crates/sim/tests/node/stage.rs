@@ -336,6 +336,13 @@ impl Rig {
         of_reason.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
+    /// How often something of this reason was told.
+    pub(crate) async fn counted(&self, reason: &str) -> u64 {
+        let page = self.client.list::<Value>(Kind::EVENT, &Selection::default(), 0, None).await;
+        let events = page.expect("the server lists").items;
+        events.iter().filter(|event| event["reason"] == reason).filter_map(|event| event["count"].as_u64()).sum()
+    }
+
     pub(crate) async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
         let wait = async {
             while !done().await {

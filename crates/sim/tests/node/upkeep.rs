@@ -1,9 +1,12 @@
 //! What operators see, and what must not pile up: node 9, 14, 19, 20, 26, 31 #6 #17 #19 #29 #33.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use api::{Key, Kind};
 use serde_json::{Value, json};
+use sim::faults::{Action, Ask, Fate, Verdict};
 use sim::machine::{Event, HostFate, HostFates};
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -323,5 +326,48 @@ fn mount_options_where_nothing_is_mounted_are_refused_node_9() {
         assert!(rig.said("p").await.2.contains("noatime"));
         rig.patch(Kind::VOLUME, &Key::cluster("v"), json!({"spec": {"mountOptions": null}})).await;
         rig.until_ready("p").await;
+    });
+}
+
+#[test]
+fn an_error_that_goes_on_does_not_change_the_claim_nor_bring_the_next_attempt_forward_node_18_1() {
+    play(Play::default(), async |rig| {
+        rig.volume("v", json!({})).await;
+        rig.pod("p", &["v"]).await;
+        rig.until_ready("p").await;
+        rig.doorman.always("expand", Reply::Refused(Code::PermissionDenied));
+        grow(rig, "3Gi").await;
+        let claim = async || rig.get(Kind::CLAIM, &key("v")).await.expect("the claim is there");
+        rig.until("it is said", async || claim().await["status"]["conditions"].is_array()).await;
+        sleep(Duration::from_secs(10)).await;
+        let (said, asked) = (claim().await, rig.doorman.count("expand"));
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(claim().await["metadata"]["resourceVersion"], said["metadata"]["resourceVersion"]);
+        let tries = rig.doorman.count("expand") - asked;
+        assert!((4..=10).contains(&tries), "half a second, doubled up to two minutes: {tries}");
+    });
+}
+
+#[test]
+fn a_volume_that_cannot_be_unstaged_is_looked_for_once_among_all_volumes_node_31_22() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let counted = lists.clone();
+    let script = move |ask: &Ask<'_>| -> Verdict {
+        if ask.action == Action::Read && ask.path.ends_with("/persistentvolumes") && ask.query.contains("limit=100") {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        Fate::Answered.into()
+    };
+    play(Play { api: Box::new(script), ..Play::default() }, async |rig| {
+        rig.volume("v", json!({})).await;
+        rig.pod("p", &["v"]).await;
+        rig.until_ready("p").await;
+        rig.doorman.always("unstage", Reply::Refused(Code::Internal));
+        rig.delete_pod("p").await;
+        rig.until("it was asked often", async || rig.doorman.count("unstage") > 6).await;
+        assert_eq!(rig.events("FailedUnmount").await.len(), 1, "the administrator is told");
+        assert_eq!(lists.load(Ordering::Relaxed), 1);
+        rig.doorman.open();
+        rig.until_clean().await;
     });
 }

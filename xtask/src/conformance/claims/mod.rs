@@ -128,8 +128,8 @@ impl Suite {
     }
 
     async fn cargo_test(&self, loops: Loops, kubeconfig: &Path) -> anyhow::Result<()> {
-        let mut cargo = Command::new("cargo");
-        cargo.args(["test", "-p", "orlop", "--test", "claims", "--"]).args(&self.scenario);
+        let mut cargo = Command::from(crate::tools::cargo());
+        cargo.args(["test", "--workspace", "--test", "claims", "--"]).args(&self.scenario);
         // One after the other: two sets of controllers without a lease would work on one server.
         cargo.args(["--test-threads=1", "--nocapture"]).current_dir(crate::root()).kill_on_drop(true);
         cargo.env("ORLOP_TEST_KUBECONFIG", kubeconfig).env("ORLOP_TEST_CONTROLLERS", loops.word());

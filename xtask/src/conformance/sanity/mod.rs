@@ -119,7 +119,7 @@ pub(crate) async fn build(profile: Profile) -> anyhow::Result<PathBuf> {
         Profile::Dist => crate::dist::arguments(),
     };
     let profile = profile.name();
-    let mut cargo = Command::new("cargo");
+    let mut cargo = Command::from(crate::tools::cargo());
     cargo.args(arguments).current_dir(crate::root()).kill_on_drop(true);
     let status = cargo.status().await?;
     if !status.success() {

@@ -6,9 +6,10 @@ use runtime::args::KubeArgs;
 use crate::bench::Pace;
 use crate::bench::site::{self, Supply};
 
-/// Attaches volumes to nodes and detaches them, and says how long each took and how many pairs of both were done per
-/// second. Nodes, volumes and pods are made for the run, and the bench plays the nodes' agents; an attach/detach
-/// controller, a binder and the driver's attacher have to run. Nothing is left.
+/// Measure how fast volumes are attached to nodes and detached.
+///
+/// Nodes, volumes and pods are made for the run, and the bench plays the nodes' agents; an attach/detach controller, a
+/// binder and the driver's attacher have to run. Nothing is left.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::bench) struct Args {

@@ -16,7 +16,7 @@ use api::{CsiNode, Key, Kind, Node};
 use futures_util::future::join_all;
 use lifecycle::attach::unique_name;
 use runtime::client::Selection;
-use runtime::{Caches, Patch};
+use runtime::{Caches, Patch, Subscription};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -41,6 +41,7 @@ pub(super) struct Machines<'a> {
     nodes: Vec<String>,
     desk: Arc<Desk>,
     written: AtomicUsize,
+    _subscriptions: [Subscription; 2],
 }
 
 /// What the agents know.
@@ -79,7 +80,7 @@ impl<'a> Machines<'a> {
             in_use: (0..count).map(|_| watch::Sender::new(Names::new())).collect(),
         });
         let told = desk.clone();
-        ledger.pods().subscribe(move |change| {
+        let pod_news = ledger.pods().subscribe(move |change| {
             if let Some(number) = consumers::number_of(change.object()) {
                 told.pod(number, change.after().is_some());
             }
@@ -87,7 +88,7 @@ impl<'a> Machines<'a> {
         let labels = site.labels().iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
         let nodes = caches.selected::<Node>(Selection { labels: Some(labels), ..Selection::default() });
         let (told, ledger) = (desk.clone(), ledger.clone());
-        nodes.subscribe(move |change| {
+        let node_news = nodes.subscribe(move |change| {
             let Some(after) = change.after() else { return };
             let before: BTreeSet<&str> = change
                 .before()
@@ -98,7 +99,8 @@ impl<'a> Machines<'a> {
             new.filter_map(|volume| numbers.get(&*volume.name)).for_each(|number| ledger.attached(*number));
         });
         let nodes = (0..count).map(|number| format!("{}-node-{number:03}", site.namespace())).collect();
-        Self { site, nodes, desk, written: AtomicUsize::new(0) }
+        let subscriptions = [pod_news, node_news];
+        Self { site, nodes, desk, written: AtomicUsize::new(0), _subscriptions: subscriptions }
     }
 
     /// The node of a pod.

@@ -6,8 +6,10 @@ use runtime::args::KubeArgs;
 use crate::bench::Pace;
 use crate::bench::site::{self, Binding, Supply};
 
-/// Creates claims, waits until they are bound, deletes them, waits until they and their volumes are gone, and says how
-/// long each took. Works on any cluster; the run has a namespace of its own and leaves nothing.
+/// Measure how fast claims are bound, and how fast they and their volumes are deleted.
+///
+/// Claims are created, waited for, deleted, and waited for again. Works on any cluster; the run has a namespace of its own
+/// and leaves nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("how").required(true))]

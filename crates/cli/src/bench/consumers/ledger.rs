@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::keys::condition;
 use api::{Attachment, Kind, Meta, Object};
 use runtime::client::Selection;
-use runtime::{Cache, Caches, Change};
+use runtime::{Cache, Caches, Change, Subscription};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -107,6 +107,7 @@ pub(in crate::bench) struct PodLedger {
     claims: Ledger,
     book: Arc<Mutex<Vec<Times>>>,
     progress: Progress<Stage>,
+    _subscriptions: Vec<Subscription>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -130,22 +131,23 @@ impl PodLedger {
     /// Notes what happens to the pods of `namespace`, and to the attachments of the volumes that `claims` knows.
     pub(in crate::bench) fn follow(caches: &Caches, namespace: &str, count: usize, claims: &Ledger) -> Self {
         let selection = Selection { namespace: Some(namespace.to_owned()), ..Selection::default() };
-        let ledger = Self {
+        let mut ledger = Self {
             pods: caches.selected(selection),
             attachments: caches.of(),
             claims: claims.clone(),
             book: Arc::new(Mutex::new(vec![Times::default(); count])),
             progress: Progress::new(),
+            _subscriptions: Vec::new(),
         };
         let (book, progress) = (ledger.book.clone(), ledger.progress.clone());
-        ledger.pods.subscribe(move |change| {
+        let pods = ledger.pods.subscribe(move |change| {
             let noted = number_of(change.object()).and_then(|number| lock(&book).get_mut(number)?.pod(change));
             if let Some((stage, at)) = noted {
                 progress.note(stage, at);
             }
         });
         let (book, progress, claims) = (ledger.book.clone(), ledger.progress.clone(), claims.clone());
-        ledger.attachments.subscribe(move |change| {
+        let attachments = ledger.attachments.subscribe(move |change| {
             let claim = change.object().volume.as_deref().and_then(|volume| claims.claim_of(volume));
             let Some(claim) = claim else { return };
             let noted = lock(&book).get_mut(claim).and_then(|times| times.attachment(change));
@@ -154,6 +156,7 @@ impl PodLedger {
                 None => progress.stir(),
             }
         });
+        ledger._subscriptions = vec![pods, attachments];
         ledger
     }
 

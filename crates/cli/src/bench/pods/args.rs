@@ -6,9 +6,10 @@ use runtime::args::KubeArgs;
 use crate::bench::Pace;
 use crate::bench::site::{self, Binding, Supply};
 
-/// Creates pods with one claim each, waits until their volumes are ready, deletes them, waits until nothing is attached any
-/// more, and says how long each took. Works on any cluster, with our node agent or a kubelet; nothing has to run in the
-/// pods, and their image does not exist. The run has a namespace of its own and leaves nothing.
+/// Measure how fast pods get their volumes, and how fast those are given back.
+///
+/// Pods with one claim each are created and deleted again. Works on any cluster, with our node agent or a kubelet; nothing
+/// has to run in the pods, and their image does not exist. The run has a namespace of its own and leaves nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("how").required(true))]

@@ -10,7 +10,7 @@ use api::node::PodPhase;
 use api::{Key, Kind, Meta, Object, Pod, Volume};
 use runtime::client::{Error, Selection};
 use runtime::events::{Recorder, Severity};
-use runtime::{Cache, Stop};
+use runtime::{Cache, Stop, Subscription};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -45,6 +45,7 @@ pub(super) struct Scrubber {
     pods: Cache<Pod>,
     /// Says that some pod changed.
     changed: watch::Sender<()>,
+    _subscription: Subscription,
 }
 
 /// An event about the pod, as far as it is told again.
@@ -70,9 +71,9 @@ impl Scrubber {
         let pods = context.cache::<Pod>();
         let changed = watch::Sender::new(());
         let tell = changed.clone();
-        pods.subscribe(move |_| tell.send_replace(()));
+        let subscription = pods.subscribe(move |_| tell.send_replace(()));
         let recorder = context.recorder.named("persistentvolume-controller");
-        Self { context: context.clone(), recorder, pods, changed }
+        Self { context: context.clone(), recorder, pods, changed, _subscription: subscription }
     }
 
     /// Empties a volume. `source` is the volume as a pod's volume says it.
@@ -144,7 +145,7 @@ impl Scrubber {
         let fields = Some(format!("involvedObject.uid={}", pod.uid));
         let events = Cache::<PodEvent>::new(Selection { namespace, fields, ..Selection::default() });
         let (recorder, volume) = (self.recorder.clone(), volume.clone());
-        events.subscribe(move |change| {
+        let _telling = events.subscribe(move |change| {
             if let Some(event) = change.after() {
                 let severity = if event.kind == "Warning" { Severity::Warning } else { Severity::Normal };
                 recorder.record(&volume, severity, "RecyclerPod", &format!("Recycler pod: {}", event.message));

@@ -11,6 +11,7 @@ use lifecycle::provision::csi::ability::{self, Ability};
 use lifecycle::provision::csi::secrets::{self, ClaimNames, Names, Purpose, Reference};
 use runtime::csi::CallError;
 
+use super::secret::SecretError;
 use super::waiting::What;
 use super::wire::{self, Values};
 use super::{Inner, secret};
@@ -105,14 +106,16 @@ impl Inner {
         }
     }
 
-    /// The values that DeleteVolume gets. A secret that is gone does not keep a volume alive: the driver decides.
+    /// The values that DeleteVolume gets. A secret that is gone does not keep a volume alive: the driver decides. One that
+    /// cannot be read at the moment is asked for again.
     async fn deletion_values(&self, volume: &Volume) -> Result<Values, Failed> {
         let Some(reference) = self.deletion_secret(volume).await? else {
             return Ok(Values::new());
         };
         match secret::read(&self.context.client, &reference).await {
             Ok(values) => Ok(values),
-            Err(error) => {
+            Err(error @ SecretError::Unread { .. }) => Err(later(error.to_string())),
+            Err(error @ (SecretError::Missing { .. } | SecretError::NotText { .. })) => {
                 tracing::warn!(volume = volume.name(), %error, "deleting without the secret");
                 Ok(Values::new())
             }

@@ -19,7 +19,7 @@ use lifecycle::provision::csi::source::Origin;
 use lifecycle::provision::csi::{Ability, Plan};
 use runtime::client::{Error, Selection};
 use runtime::queue::{self, Backoff};
-use runtime::{Cache, Index, Lookup, Patch, Queue, Stop, Verdict};
+use runtime::{Cache, Index, Lookup, Patch, Queue, Stop, Subscription, Verdict};
 use serde_json::json;
 
 use super::waiting::What;
@@ -186,7 +186,8 @@ pub struct Guards {
     queue: Queue<Origin>,
     users: Lookup<Claim>,
     /// Whether snapshots are watched already: leading may begin more than once.
-    followed: OnceLock<()>,
+    followed: OnceLock<Subscription>,
+    _subscription: Subscription,
 }
 
 impl Guards {
@@ -196,7 +197,7 @@ impl Guards {
         let users = claims.index(CLAIMS_BY_SOURCE);
         *provisioner.inner.holds.freed.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue.clone());
         let freed = queue.clone();
-        claims.subscribe(move |change| {
+        let subscription = claims.subscribe(move |change| {
             let claim = change.object();
             // A clone's source goes when it is asked to go and when its users are served; a user's source when the user is.
             if claim.meta.is_deleting() && claim.meta.has_finalizer(finalizer::CLONING_PROTECTION) {
@@ -215,6 +216,7 @@ impl Guards {
             queue,
             users,
             followed: OnceLock::new(),
+            _subscription: subscription,
         }
     }
 
@@ -261,7 +263,7 @@ impl Guards {
         }
     }
 
-    fn follow(&self, snapshots: &Cache<Snapshot>) {
+    fn follow(&self, snapshots: &Cache<Snapshot>) -> Subscription {
         let (freed, inner) = (self.queue.clone(), Arc::downgrade(&self.provisioner.inner));
         snapshots.subscribe(move |change| {
             let meta = change.object().meta();
@@ -272,7 +274,7 @@ impl Guards {
                 let namespace = meta.key.namespace().unwrap_or_default().to_owned();
                 freed.add(Origin::Snapshot { namespace, name: meta.key.name().to_owned() });
             }
-        });
+        })
     }
 
     /// Takes the guard off if nobody needs it.

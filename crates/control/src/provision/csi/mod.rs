@@ -27,7 +27,7 @@ use api::{Attachment, Claim, Class, Volume};
 use lifecycle::migration;
 use lifecycle::provision::csi::{Abilities, Ability, Plan};
 use runtime::csi::{Driver, Facts, Link};
-use runtime::{Change, Lookup, Stop};
+use runtime::{Change, Lookup, Stop, Subscription};
 
 pub use contest::NodeMode;
 pub use guards::{GuardOptions, Guards, Sweep};
@@ -76,6 +76,8 @@ struct Inner {
     identity: String,
     places: Places,
     attachments: OnceLock<Lookup<Attachment>>,
+    attachment_news: OnceLock<Subscription>,
+    claim_news: OnceLock<Subscription>,
     holds: Holds,
     waiting: Waiting,
     wake: OnceLock<Wake>,
@@ -105,6 +107,8 @@ impl CsiProvisioner {
             identity,
             places: Places::new(context, options.node.clone()),
             attachments: OnceLock::new(),
+            attachment_news: OnceLock::new(),
+            claim_news: OnceLock::new(),
             holds: Holds::default(),
             waiting: Waiting::default(),
             wake: OnceLock::new(),
@@ -155,18 +159,18 @@ impl Inner {
         }
     }
 
-    /// Who is told about attachments holds us weakly: the cache outlives a provisioner that was dropped.
+    /// Who is told about attachments holds us weakly, since we hold the subscription.
     fn attachments(self: &Arc<Self>) -> &Lookup<Attachment> {
-        self.attachments.get_or_init(|| {
-            let cache = self.context.cache::<Attachment>();
+        let cache = self.context.cache::<Attachment>();
+        self.attachment_news.get_or_init(|| {
             let told = Arc::downgrade(self);
             cache.subscribe(move |change| {
                 if let (Change::Removed(gone), Some(inner)) = (change, told.upgrade()) {
                     inner.wake(&What::Attachment(gone.volume.clone().unwrap_or_default()));
                 }
-            });
-            cache.index(index::ATTACHMENTS_BY_VOLUME)
-        })
+            })
+        });
+        self.attachments.get_or_init(|| cache.index(index::ATTACHMENTS_BY_VOLUME))
     }
 
     /// Wakes what waited for the driver each time it comes back.
@@ -225,10 +229,12 @@ impl Provisioner for CsiProvisioner {
             return;
         }
         let told = Arc::downgrade(&self.inner);
-        self.inner.context.cache::<Claim>().subscribe(move |change| {
-            if let Some(inner) = told.upgrade() {
-                inner.wake(&What::Claim(change.key().clone()));
-            }
+        self.inner.claim_news.get_or_init(|| {
+            self.inner.context.cache::<Claim>().subscribe(move |change| {
+                if let Some(inner) = told.upgrade() {
+                    inner.wake(&What::Claim(change.key().clone()));
+                }
+            })
         });
     }
 

@@ -10,7 +10,7 @@ use lifecycle::Lookup;
 use lifecycle::provision::csi::topology::{Nodes, Selected, Term};
 use runtime::client::Error;
 use runtime::csi::{CallError, Driver};
-use runtime::{Cache, Change};
+use runtime::{Cache, Change, Subscription};
 
 use super::waiting::What;
 use super::{Inner, NodeMode};
@@ -23,7 +23,7 @@ pub(super) struct Places {
     node: Option<NodeMode>,
     /// What the driver said about our node, and on which connection.
     said: Mutex<Option<(u64, Term)>>,
-    watched: OnceLock<()>,
+    watched: OnceLock<[Subscription; 2]>,
 }
 
 /// Why nothing can be said about nodes now.
@@ -49,17 +49,18 @@ impl Places {
         }
         self.watched.get_or_init(|| {
             let told = Arc::downgrade(inner);
-            self.context.cache::<CsiNode>().subscribe(move |_| {
+            let csi_nodes = self.context.cache::<CsiNode>().subscribe(move |_| {
                 if let Some(inner) = told.upgrade() {
                     inner.wake(&What::Nodes);
                 }
             });
             let told = Arc::downgrade(inner);
-            self.context.cache::<Node>().subscribe(move |change| {
+            let nodes = self.context.cache::<Node>().subscribe(move |change| {
                 if let (true, Some(inner)) = (relabelled(change), told.upgrade()) {
                     inner.wake(&What::Nodes);
                 }
             });
+            [csi_nodes, nodes]
         });
     }
 

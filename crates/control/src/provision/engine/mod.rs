@@ -27,7 +27,7 @@ use lifecycle::provision::{Names, delete::is_ours};
 use runtime::client::Error;
 use runtime::metrics;
 use runtime::queue::{self, Queue};
-use runtime::{Change, Index, Lookup, Stop, Stopper};
+use runtime::{Change, Index, Lookup, Stop, Stopper, Subscription};
 use tokio::sync::{Mutex as Lock, mpsc};
 use tokio::time::sleep;
 
@@ -38,7 +38,7 @@ use super::journal::{Found, Journal};
 use super::{Provisioner, Wake};
 use crate::{Context, Notices};
 use memory::{Known, Memory};
-use runtime::handoff::Asked;
+use runtime::handoff::{Asked, Making};
 use turns::Turns;
 
 /// After this many steps about one object, others get their turn.
@@ -78,6 +78,8 @@ pub struct Engine<P: Provisioner> {
     memory: Arc<Memory<P::Plan>>,
     turns: Turns,
     notices: Notices,
+    _subscriptions: Vec<Subscription>,
+    _making: Vec<Making>,
 }
 
 impl<P: Provisioner> fmt::Debug for Engine<P> {
@@ -97,7 +99,7 @@ impl<P: Provisioner> Engine<P> {
         let claims = Queue::new(&format!("{own} claims"), options.backoff, metrics, entropy);
         let volumes = Queue::new(&format!("{own} volumes"), options.backoff, metrics, entropy);
         let (journal, arrivals) = Journal::new(&context.client, &options.namespace, &own, options.instance.as_deref());
-        let engine = Self {
+        let mut engine = Self {
             by_uid: context.cache::<Claim>().index(BY_UID),
             notices: Notices::new(context.recorder.named(&options.component)),
             context: context.clone(),
@@ -109,6 +111,8 @@ impl<P: Provisioner> Engine<P> {
             memory: Arc::default(),
             turns: Turns::default(),
             provisioner,
+            _subscriptions: Vec::new(),
+            _making: Vec::new(),
         };
         engine.provisioner.start(&Wake { claims: engine.claims.clone(), volumes: engine.volumes.clone() });
         engine.subscribe();
@@ -119,23 +123,29 @@ impl<P: Provisioner> Engine<P> {
         Names(self.provisioner.names())
     }
 
-    fn subscribe(&self) {
-        let direct = self.options.asking == Asking::Directly;
-        for name in self.provisioner.names().iter().filter(|_| direct) {
-            let claims = self.claims.clone();
-            self.context.handoff.serve(name, move |asked: &Asked| claims.add(asked.uid.clone()));
+    /// What happens puts keys on the queues, for as long as the engine lives.
+    fn subscribe(&mut self) {
+        if self.options.asking == Asking::Directly {
+            self._making = self.provisioner.names().iter().map(|name| self.make_for(name)).collect();
         }
-        self.follow_claims();
-        self.follow_volumes();
+        self._subscriptions = vec![self.follow_claims(), self.follow_volumes(), self.follow_classes()];
+    }
+
+    fn make_for(&self, name: &str) -> Making {
+        let claims = self.claims.clone();
+        self.context.handoff.serve(name, move |asked: &Asked| claims.add(asked.uid.clone()))
+    }
+
+    fn follow_classes(&self) -> Subscription {
         let (by_class, claims) = (self.context.cache::<Claim>().index(BY_CLASS), self.claims.clone());
         self.context.cache::<Class>().subscribe(move |change: &Change<Class>| {
             for claim in by_class.all(change.object().name()) {
                 claims.add(claim.uid().clone());
             }
-        });
+        })
     }
 
-    fn follow_claims(&self) {
+    fn follow_claims(&self) -> Subscription {
         let (claims, volumes, memory) = (self.claims.clone(), self.volumes.clone(), self.memory.clone());
         let (provisioner, handoff) = (self.provisioner.clone(), self.context.handoff.clone());
         let by_claim = self.context.cache::<Volume>().index(BY_CLAIM);
@@ -159,10 +169,10 @@ impl<P: Provisioner> Engine<P> {
             if (asked && claim.volume_name.is_empty()) || memory.is_begun(uid) {
                 claims.add(uid.clone());
             }
-        });
+        })
     }
 
-    fn follow_volumes(&self) {
+    fn follow_volumes(&self) -> Subscription {
         let (claims, volumes, memory) = (self.claims.clone(), self.volumes.clone(), self.memory.clone());
         let provisioner = self.provisioner.clone();
         self.context.cache::<Volume>().subscribe(move |change: &Change<Volume>| {
@@ -178,7 +188,7 @@ impl<P: Provisioner> Engine<P> {
                     claim_uid(volume, &mut |uid| claims.add(Uid::from(uid)));
                 }
             }
-        });
+        })
     }
 
     /// Works until `stop`. It may be called again afterwards, never twice at once.

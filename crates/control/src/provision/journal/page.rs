@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::keys::label;
-use api::{Key, Kind, Meta};
+use api::{Key, Kind, Meta, intents};
 use runtime::client::Selection;
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ pub(super) struct Owner {
 
 impl Owner {
     pub(super) fn new(namespace: &str, provisioner: &str, instance: Option<&str>) -> Self {
-        let instance = instance.map(|name| format!("{:016x}", hash(name)));
+        let instance = instance.map(intents::instance);
         Self { namespace: namespace.to_owned(), label: plain(provisioner), instance }
     }
 
@@ -114,13 +114,8 @@ fn plain(name: &str) -> String {
     let letters = lower.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
     let start: String = letters.take(LONGEST - 17).collect();
     let start = start.trim_matches('-');
-    let hash = hash(name);
+    let hash = intents::hash(name);
     if start.is_empty() { format!("{hash:016x}") } else { format!("{start}-{hash:016x}") }
-}
-
-/// FNV-1a, 64 bits.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

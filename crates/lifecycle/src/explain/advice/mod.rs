@@ -1,5 +1,6 @@
 //! What a person can do about a reason. Every reason has an answer here, if only that there is nothing to do.
 
+mod messages;
 mod pods;
 
 use api::keys::{annotation, taint};
@@ -8,6 +9,7 @@ use api::{Claim, Volume};
 pub(super) use pods::{attach, hold, node};
 
 use super::finding::{Finding, PodTrouble};
+use super::growing::Growth;
 use super::source::Problem;
 use crate::bind::claim::Because as Bind;
 use crate::bind::compatible::Mismatch;
@@ -113,7 +115,8 @@ fn no_class(claim: &Claim) -> Advice {
         true => "Mark a storage class as the default: the claim takes it by itself.".to_owned(),
         false => format!("Make claim {name:?} anew with a storageClassName: an empty one means none, for ever."),
     };
-    let second = format!("Or create a PersistentVolume without a class that suits claim {name:?}.");
+    let labels = if claim.selector.is_some() { ", with the labels of its selector" } else { "" };
+    let second = format!("Or create a PersistentVolume without a class that suits claim {name:?}{labels}.");
     vec![first, second]
 }
 
@@ -264,7 +267,11 @@ pub(super) fn schedule(because: &Schedule) -> Advice {
         }
         Schedule::Unready { why, .. } => vec![unready(why)],
         Schedule::Refused(tally) if tally.nodes == 0 => say(["Add a node."]),
-        Schedule::Refused(tally) => tally.refusals.keys().map(unfit).collect(),
+        Schedule::Refused(tally) => {
+            // What is the matter with a node is seldom what is the matter with the pod.
+            let (sick, other): (Vec<&Refusal>, Vec<&Refusal>) = tally.refusals.keys().partition(|one| is_sick(one));
+            other.into_iter().chain(sick).map(unfit).collect()
+        }
     }
 }
 
@@ -276,9 +283,7 @@ fn unready(why: &Unready) -> String {
         }
         Unready::Lost { claim, .. } => format!("Claim {claim:?} has lost its volume: explain that one."),
         Unready::Deleting { claim } => format!("Claim {claim:?} is being deleted: make it and the pod anew."),
-        Unready::NotOwned { claim, .. } => {
-            format!("Delete or rename claim {claim:?}, which is in the way of the pod's own.")
-        }
+        Unready::NotOwned { claim, .. } => pods::not_ours(claim),
         Unready::Immediate => {
             "A claim of the pod that does not wait for a node has no volume: explain that one.".to_owned()
         }
@@ -288,9 +293,19 @@ fn unready(why: &Unready) -> String {
     }
 }
 
+/// Whether a node is refused for what it is in itself.
+fn is_sick(refusal: &Refusal) -> bool {
+    let sick = [taint::NOT_READY, taint::UNREACHABLE].map(|taint| taint.text());
+    matches!(refusal, Refusal::Taint { key, .. } if sick.contains(&&**key))
+}
+
 fn unfit(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Unschedulable => "Let pods onto a node again: kubectl uncordon NODE.".to_owned(),
+        Refusal::Taint { .. } if is_sick(refusal) => {
+            "Bring the nodes back that are not ready: `kubectl get nodes` shows which, `kubectl describe node NAME` why."
+                .to_owned()
+        }
         Refusal::Taint { key, .. } => {
             format!("Give the pod a toleration for taint {key:?}, or take the taint off a node.")
         }
@@ -353,7 +368,11 @@ impl Finding {
             Self::ProvisionerRuns { name } => {
                 vec![format!("If this lasts, the log of the provisioner of {name:?} says more.")]
             }
-            Self::CallFailed { code, .. } => vec![by_code(*code).to_owned()],
+            Self::CallFailed { code: Code::None, message, .. } => {
+                messages::provisioning(message).unwrap_or_else(|| say([by_code(Code::None)]))
+            }
+            Self::CallFailed { code, .. } => say([by_code(*code)]),
+            Self::Growing { growth, has, .. } => grow(*growth, has.text()),
             Self::NodeGone { .. } => vec![
                 "Make the claim's pod anew: the scheduler chooses another node.".to_owned(),
                 format!(
@@ -401,9 +420,9 @@ impl PodTrouble {
             }
             Self::HoldsForHost { node, path } => vec![format!("On node {node:?}: orlop umount {path}")],
             Self::Holds | Self::HoldsEnded => vec![format!("Delete pod {pod:?}; the claim goes right after it.")],
-            Self::NotStarted { .. } => {
+            Self::NotStarted { message } => messages::mounting(message).unwrap_or_else(|| {
                 say(["The message is the driver's or kubelet's: their logs on the pod's node say more."])
-            }
+            }),
             Self::AttachedElsewhere { node } => vec![
                 format!("End the pods on node {node:?} that use the volume."),
                 format!(
@@ -438,6 +457,21 @@ fn refused(message: &str) -> Advice {
         say(["Give the pod a node it can run on; the message says what is missing."])
     } else {
         advice
+    }
+}
+
+fn grow(growth: Growth, has: &str) -> Advice {
+    match growth {
+        Growth::Unbegun => say([
+            "Claims are made larger by the driver's external-resizer, which Orlop has no part for yet: see that one runs.",
+        ]),
+        Growth::Controller => {
+            say(["It is tried again by itself. If that lasts, the log of external-resizer says more."])
+        }
+        Growth::Node => say([
+            "A node makes the filesystem larger while a pod uses the claim: start one, or make it anew if that lasts.",
+        ]),
+        Growth::Infeasible => vec![format!("Ask for less: the request may go back to anything above {has}.")],
     }
 }
 

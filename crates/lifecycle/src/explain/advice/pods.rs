@@ -2,12 +2,13 @@
 
 use api::keys::{annotation, taint};
 
-use super::{Advice, say};
+use super::{Advice, messages, say};
 use crate::attach::{Because as Attach, Hold};
 use crate::explain::Finding;
 use crate::node::Because as Node;
 
-const ATTACHER: &str = "See that the driver's attacher runs (external-attacher, or `orlop sidecar`), and its log.";
+pub(super) const ATTACHER: &str =
+    "See that the driver's attacher runs (external-attacher, or `orlop sidecar`), and its log.";
 
 /// About a volume that is to be attached.
 pub(in crate::explain) fn attach(because: &Attach) -> Advice {
@@ -57,6 +58,11 @@ pub(in crate::explain) fn hold(hold: &Hold, node: &str) -> Advice {
     }
 }
 
+/// About a claim that has the name which a pod's own is to get.
+pub(super) fn not_ours(claim: &str) -> String {
+    format!("A claim of that name was there before the pod: delete claim {claim:?}, or rename the pod or its volume.")
+}
+
 /// About a volume on its way to a pod's directory.
 pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
     let log = || vec![format!("The log of the agent and of the driver on node {node:?} says more.")];
@@ -77,15 +83,11 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
         Node::ClaimMissing { claim } => vec![format!("Make the claim {claim:?}, or correct the pod.")],
         Node::ClaimGoing { .. } => say(["Make the claim anew, and then the pod."]),
         Node::ClaimNotBound { claim } => vec![format!("orlop explain pvc/{claim} says why.")],
-        Node::ClaimNotOurs { claim } => {
-            vec![format!("A claim of that name was there before the pod: delete claim {claim:?} or rename the pod.")]
-        }
+        Node::ClaimNotOurs { claim } => vec![not_ours(claim)],
         Node::VolumeMissing { .. } | Node::VolumeOfAnother { .. } => {
             say(["The claim's data is lost or another's: make the claim anew."])
         }
-        Node::ModeMismatch { .. } => {
-            say(["A Filesystem volume goes into volumeMounts, a Block volume into volumeDevices."])
-        }
+        Node::ModeMismatch { .. } => say([messages::MODE]),
         Node::OutOfReach { .. } => {
             say(["Make the pod anew without spec.nodeName: the scheduler knows where it can run."])
         }
@@ -118,9 +120,11 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
 /// About what a pod's node says, or does not.
 pub(super) fn agent(finding: &Finding) -> Advice {
     match finding {
-        Finding::AgentSays { node, .. } => vec![format!(
-            "The log of the agent (kubelet, or `orlop node`) and of the driver on node {node:?} says more."
-        )],
+        Finding::AgentSays { node, message } => messages::mounting(message).unwrap_or_else(|| {
+            vec![format!(
+                "The log of the agent (kubelet, or `orlop node`) and of the driver on node {node:?} says more."
+            )]
+        }),
         Finding::AgentSilent { node } => {
             vec![format!("See that kubelet or `orlop node` runs on node {node:?} and reaches the API server.")]
         }

@@ -103,7 +103,8 @@ fn a_node_or_a_place_where_no_volume_can_be_made_is_named() {
         nodes: seen([node("node-1", json!({"zone": "c"}))]),
         ..delayed(json!({}))
     };
-    let elsewhere = on(delayed(zone), json!({"zone": "c"}));
+    let elsewhere = on(delayed(zone.clone()), json!({"zone": "c"}));
+    let nowhere = Picture { pods: seen([pod("p", json!({}))]), ..on(delayed(zone), json!({"zone": "c"})) };
     check(
         "places.txt",
         &[
@@ -117,6 +118,7 @@ fn a_node_or_a_place_where_no_volume_can_be_made_is_named() {
             row("no label", explain::claim(&unlabelled, &placed("node-1")), Stuck, "around/topology_key_missing"),
             row("6: another zone", explain::claim(&elsewhere, &placed("node-1")), Stuck, "around/topology_excludes"),
             row("6: no such zone", explain::claim(&immediate, &asked()), Stuck, "around/topology_excludes"),
+            row("6: no such zone for a pod", explain::claim(&nowhere, &unplaced()), Stuck, "around/topology_excludes"),
         ],
     );
 }

@@ -97,6 +97,11 @@ fn a_pod_without_its_volumes_says_who_has_to_move() {
     let down =
         machine("node-1", over(told(), json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})));
     let not_ready = Picture { nodes: seen([down]), ..around(&pod) };
+    let device = web(condition(
+        "False",
+        "ModeMismatch",
+        "data: the volume \"v\" has volumeMode Block, and the pod uses it as a filesystem",
+    ));
     let missing = Picture { claims: seen([]), ..around(&pod) };
     check(
         "pod-volumes.txt",
@@ -115,6 +120,7 @@ fn a_pod_without_its_volumes_says_who_has_to_move() {
             row("36: the mount hangs", explain::pod(&around(&hung), &hung), Waiting, "node/hung"),
             row("its node is down", explain::pod(&not_ready, &pod), Waiting, "around/pod_node_not_ready"),
             row("nobody has said anything", explain::pod(&around(&pod), &pod), Waiting, "around/agent_silent"),
+            row("it is no filesystem", explain::pod(&around(&device), &device), Waiting, "around/agent_says"),
             row("its claim is missing", explain::pod(&missing, &pod), Waiting, "node/claim_missing"),
         ],
     );
@@ -143,7 +149,7 @@ fn a_pod_that_has_its_volumes_on_a_node_that_attaches_by_itself_is_well() {
 
 #[test]
 fn a_pod_that_does_not_go_says_who_holds_it() {
-    let metadata = json!({"metadata": {"deletionTimestamp": EARLIER}});
+    let metadata = json!({"metadata": {"deletionTimestamp": EARLIER, "deletionGracePeriodSeconds": 1800}});
     let pod = web(metadata.clone());
     let message = "UnmountVolume.TearDown failed for volume \"v\" : target is busy";
     let busy = Picture { events: seen([event("Pod", ("web", "web-uid"), "FailedUnmount", message)]), ..around(&pod) };

@@ -95,6 +95,18 @@ fn the_last_answer_of_the_driver_is_told_with_what_it_means() {
                 "around/call_failed",
             ),
             row("no status", told("error getting secret: not found"), Waiting, "around/call_failed"),
+            row(
+                "49: a secret is missing",
+                told("failed to provision volume with StorageClass \"fast\": the secret n/creds does not exist"),
+                Waiting,
+                "around/call_failed",
+            ),
+            row(
+                "a selector",
+                told("failed to provision volume with StorageClass \"fast\": claim Selector is not supported"),
+                Waiting,
+                "around/call_failed",
+            ),
             row("an old answer", explain::claim(&later, &claim), Waiting, "around/provisioner_runs"),
         ],
     );
@@ -155,4 +167,28 @@ fn a_source_that_cannot_be_used_yet_is_named_with_what_is_wrong_with_it() {
             row("a populator's", explain::claim(&runs(), &strange), Waiting, "around/source"),
         ],
     );
+}
+
+#[test]
+fn a_pod_whose_claim_gets_no_volume_says_why_the_claim_gets_none() {
+    let chosen = json!({"metadata": {"annotations": {api::keys::annotation::SELECTED_NODE.text(): "node-1"}}});
+    let claim = asked(chosen);
+    let pod = super::pod("web", json!({}));
+    let message = "binding volumes: timed out waiting for persistentvolumeclaim \"c\" to be bound";
+    let mut failing = failing("rpc error: code = OutOfRange desc = at most 16Ti");
+    failing.classes = seen([class("fast", json!({"volumeBindingMode": "WaitForFirstConsumer"}))]);
+    failing.claims = seen([claim]);
+    failing.pods = seen([pod.clone()]);
+    failing.nodes = seen([super::node("node-1", json!({}))]);
+    // The scheduler chose a node and says nothing while it waits; later it says that it waited in vain.
+    let quiet = explain::pod(&failing, &pod);
+    let mut loud = failing;
+    if let explain::Listing::Seen(events) = &mut loud.events {
+        events.push(event("Pod", ("web", "web-uid"), "FailedScheduling", message));
+    }
+    let rows = [
+        row("44: the scheduler waits", quiet, Waiting, "around/call_failed"),
+        row("44: it has waited in vain", explain::pod(&loud, &pod), Waiting, "around/call_failed"),
+    ];
+    check("pods-waiting.txt", &rows);
 }

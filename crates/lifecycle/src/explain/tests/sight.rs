@@ -21,6 +21,7 @@ fn what_may_not_be_read_is_said_and_never_taken_for_absent() {
     };
     let waiting = claim(json!({"metadata": {"creationTimestamp": EARLIER}}));
     let named = claim(json!({"spec": {"volumeName": "v"}}));
+    let bare = claim(json!({"spec": {"storageClassName": ""}}));
     let going = claim(json!({"metadata": {
         "deletionTimestamp": LATELY, "finalizers": [api::keys::finalizer::PVC_PROTECTION.text()]}}));
     let events =
@@ -35,6 +36,12 @@ fn what_may_not_be_read_is_said_and_never_taken_for_absent() {
         row("48: and yet an event says it", explain::claim(&told, &waiting), Waiting, "around/call_failed"),
         row("48: or the binder does", explain::claim(&bound_by, &waiting), Waiting, "around/said"),
         row("48: nor volumes", explain::claim(&nothing(), &named), Waiting, "around/not_allowed"),
+        row(
+            "48: nor what it could have without a class",
+            explain::claim(&nothing(), &bare),
+            Waiting,
+            "around/not_allowed",
+        ),
         row("48: nor pods", explain::claim(&nothing(), &going), Waiting, "around/not_allowed"),
     ];
     assert!(rows.iter().all(|row| !row.explanation.healthy()));
@@ -79,4 +86,7 @@ fn a_claim_that_does_not_exist_is_told_with_who_wants_it_and_what_refused_it() {
         "quota \"team\" is used up: requests.storage is 10Gi of 10Gi".to_owned(),
     ];
     assert_eq!(lines, expected);
+    // Whoever asks about the pod is told of the quota as well.
+    let told = explain::pod(&picture, &pod("web-0", json!({}))).to_string();
+    assert!(told.contains(&expected[2]), "{told}");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Picture, check, empty, event, pod, row, seen};
-use crate::bind::tests::{COMPLETED, annotated, bond, claim, over, read, volume};
+use crate::bind::tests::{COMPLETED, annotated, bond, claim, class, over, read, volume};
 use crate::decision::Standing::{Settled, Stuck, Waiting};
 use crate::explain;
 
@@ -15,7 +15,15 @@ fn bound() -> api::Claim {
 
 fn around<const N: usize>(pods: [api::Pod; N]) -> Picture {
     let held = volume("v", over(bond(), json!({"status": {"phase": "Bound"}})));
-    Picture { pods: seen(pods), volumes: seen([held]), ..empty() }
+    let unattached: api::CsiDriver = read(json!({"metadata": {"name": "d"}, "spec": {"attachRequired": false}}));
+    Picture { pods: seen(pods), volumes: seen([held]), claims: seen([bound()]), drivers: seen([unattached]), ..empty() }
+}
+
+/// A node whose volumes are attached by a controller.
+fn machine(name: &str) -> api::Node {
+    let managed = api::keys::annotation::MANAGED_ATTACH.text();
+    let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    read(json!({"metadata": {"name": name, "annotations": {managed: "true"}}, "status": ready}))
 }
 
 #[test]
@@ -70,6 +78,54 @@ fn a_pod_that_cannot_use_its_volume_says_what_keeps_it() {
                 "bind/bound",
             ),
             row("a claim in the way of a pod's own", explain::claim(&foreign, &named), Stuck, "ephemeral/not_owned"),
+        ],
+    );
+}
+
+#[test]
+fn a_bound_claim_whose_pod_waits_for_something_else_says_for_what() {
+    let on = |name: &str, node: &str| pod(name, json!({"spec": {"nodeName": node}}));
+    let attached = |status: serde_json::Value| -> api::Attachment {
+        let name = crate::attach::attachment_name("d", "v", "node-1");
+        let spec = json!({"attacher": "d", "nodeName": "node-1", "source": {"persistentVolumeName": "v"}});
+        read(json!({"metadata": {"name": name, "creationTimestamp": super::LATELY}, "spec": spec, "status": status}))
+    };
+    let required = |pods: [api::Pod; 1]| Picture {
+        drivers: seen([]),
+        nodes: seen([machine("node-1"), machine("node-2")]),
+        classes: seen([class("fast", json!({}))]),
+        ..around(pods)
+    };
+    let silent = Picture {
+        attachments: seen([attached(json!({"attached": false}))]),
+        leases: seen([super::lease("external-attacher-leader-d", "", super::EARLIER)]),
+        ..required([on("web-0", "node-1")])
+    };
+    let selector = json!({"spec": {"nodeSelector": {"disk": "ssd"}}});
+    let unplaced = required([pod("web-0", selector)]);
+    let asks = |size: &str, status: serde_json::Value| {
+        let request = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        let patch = over(over(annotated(&[COMPLETED]), json!({"spec": {"volumeName": "v"}})), request);
+        let held =
+            json!({"status": {"phase": "Bound", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"]}});
+        claim(over(over(patch, held), json!({"status": status})))
+    };
+    let resizing = |status: &str| json!({"allocatedResources": {"storage": "4Gi"}, "allocatedResourceStatuses": {"storage": status}});
+    let grows = |status| explain::claim(&around([]), &asks("4Gi", status));
+    let secret = "MountVolume.SetUp failed for volume \"v\" : secrets \"creds\" not found";
+    let events = seen([event("Pod", ("web-0", "web-0-uid"), "FailedMount", secret)]);
+    let no_secret = Picture { events, ..around([on("web-0", "node-1")]) };
+    let apart = Picture { pods: seen([on("a", "node-1"), on("b", "node-2")]), ..around([]) };
+    check(
+        "using_waits.txt",
+        &[
+            row("12: the attacher says nothing", explain::claim(&silent, &bound()), Waiting, "attach/attaching"),
+            row("its pod fits nowhere", explain::claim(&unplaced, &bound()), Stuck, "schedule/refused"),
+            row("17: nobody makes it larger", grows(json!({})), Waiting, "around/growing"),
+            row("17: the filesystem follows", grows(resizing("NodeResizePending")), Waiting, "around/growing"),
+            row("17: it never will", grows(resizing("ControllerResizeInfeasible")), Stuck, "around/growing"),
+            row("29: a secret is missing", explain::claim(&no_secret, &bound()), Waiting, "around/pod_not_started"),
+            row("7: two pods on two nodes", explain::claim(&apart, &bound()), Settled, "bind/bound"),
         ],
     );
 }

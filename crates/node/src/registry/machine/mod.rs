@@ -19,7 +19,7 @@ use lifecycle::registration::machine::{self, Action, Because, Before, Said, Want
 use lifecycle::{Lookup, Reason as _};
 use runtime::client::Error;
 use runtime::queue::Backoff;
-use runtime::{Context, Live, Patch, Queue, Stop, Verdict, queue};
+use runtime::{Context, Live, Patch, Queue, Stop, Subscription, Verdict, queue};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -38,8 +38,8 @@ const ROUNDS: usize = 8;
 pub struct Options {
     /// The name of the Node.
     pub node: String,
-    /// How its lease is signed: the same for every life of the agent on this machine, and another one than a kubelet's,
-    /// which signs with the node's name.
+    /// How its lease is signed: the same for every life of the agent on this machine with this root directory, and another
+    /// one than a kubelet's, which signs with the node's name.
     pub holder: String,
     pub facts: Facts,
     pub untainting: Untainting,
@@ -86,6 +86,7 @@ pub struct Machine {
     ready: watch::Receiver<Readiness>,
     queue: Queue<()>,
     memory: std::sync::Mutex<Memory>,
+    _subscription: Subscription,
 }
 
 #[derive(Debug)]
@@ -101,23 +102,29 @@ impl Machine {
         let key = Key::cluster(&options.node);
         let queue = Queue::new("node", BACKOFF, &context.metrics, &context.entropy);
         let (own, keys) = (key.clone(), queue.clone());
-        context.cache::<Node>().subscribe(move |change| {
+        let subscription = context.cache::<Node>().subscribe(move |change| {
             if *change.key() == own {
                 keys.add(());
             }
         });
         let lease = NodeLease::new(context, &options.node, &options.holder);
         let memory = std::sync::Mutex::new(Memory { before: Before::NeverSeen, said: None });
-        Self { context: context.clone(), options, key, lease, ready, queue, memory }
+        Self { context: context.clone(), options, key, lease, ready, queue, memory, _subscription: subscription }
+    }
+
+    /// Waits until nobody else looks after the node, or until `stop`. Whoever does anything on the node waits for this: two
+    /// agents would each mount, and end, the same pods.
+    pub async fn free(&self, stop: &Stop) -> Result<(), MachineError> {
+        tokio::select! {
+            biased;
+            () = stop.stopped() => Ok(()),
+            free = self.lease.free() => free,
+        }
     }
 
     /// Keeps the Node until `stop`; an error means that somebody else does.
     pub async fn run(&self, stop: &Stop) -> Result<(), MachineError> {
-        tokio::select! {
-            biased;
-            () = stop.stopped() => return Ok(()),
-            free = self.lease.free() => free?,
-        }
+        self.free(stop).await?;
         let nodes = self.context.cache::<Node>();
         tokio::select! {
             biased;

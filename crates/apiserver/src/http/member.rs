@@ -1,0 +1,87 @@
+//! Whether a machine that joined is still one of ours.
+//!
+//! Its certificates are good for months, and nobody can take them back from it. They count only while the Node of its name
+//! holds the hash of its key, as [`join`](super::join) wrote it there: an administrator who deletes the Node ends the
+//! machine's access, at once and for watches that are open, too.
+
+use std::sync::Arc;
+
+use super::join::{self, MACHINE, NODE};
+use crate::auth::User;
+use crate::keys::MACHINE_KEY;
+use crate::kinds::read;
+use crate::status::{ApiError, Reason};
+use crate::store::{Scope, Start, WatchEnd};
+use crate::verbs::{Core, Outcome};
+
+/// A machine that joined, as its certificate shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Member {
+    node: String,
+    key: String,
+}
+
+impl Member {
+    /// None for everybody whose certificate is no machine's.
+    pub(super) fn of(user: &User) -> Option<Self> {
+        let key = user.extra.get(MACHINE_KEY)?.first()?;
+        let node = user.name.strip_prefix(NODE).or_else(|| user.name.strip_prefix(MACHINE))?;
+        Some(Self { node: node.to_owned(), key: key.clone() })
+    }
+
+    fn stands(&self, core: &Core) -> bool {
+        let node = join::kind("nodes").ok().and_then(|(resource, _)| core.load(resource, None, &self.node));
+        node.is_some_and(|live| read::annotation(&live.object, MACHINE_KEY) == Some(&self.key))
+    }
+
+    pub(super) fn check(&self, core: &Core) -> Outcome<()> {
+        if self.stands(core) {
+            return Ok(());
+        }
+        let message = format!(
+            "the machine {node:?} was taken out, or its name is another's now: to let it in again, make a token on the \
+             server with `orlop token create --node {node}`",
+            node = self.node
+        );
+        Err(ApiError { code: 401, reason: Reason::Unauthorized, message, details: None }.into())
+    }
+
+    /// Ends when the machine is not one of ours any more.
+    pub(super) async fn leaves(self, core: Arc<Core>) {
+        let Ok((resource, _)) = join::kind("nodes") else { return };
+        loop {
+            let Ok(mut changes) = core.store.watch(Scope::all(&resource.stored_as), Start::Now) else { return };
+            // Looked at after the watch has begun, so that nothing happens in between.
+            while self.stands(&core) {
+                match changes.next().await {
+                    Ok(_) => {}
+                    Err(WatchEnd::Lagged { .. }) => break,
+                    // The server ends, and everything with it.
+                    Err(WatchEnd::Closed) => return,
+                }
+            }
+            if !self.stands(&core) {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_shows_the_key_of_a_machine_is_one() {
+        let user = |name: &str, key: Option<&str>| User {
+            name: name.to_owned(),
+            extra: key.map(|key| (MACHINE_KEY.to_owned(), vec![key.to_owned()])).into_iter().collect(),
+            ..User::default()
+        };
+        let second = Some(Member { node: "second".to_owned(), key: "k".to_owned() });
+        assert_eq!(Member::of(&user("system:node:second", Some("k"))), second);
+        assert_eq!(Member::of(&user("orlop:machine:second", Some("k"))), second);
+        assert_eq!(Member::of(&user("system:node:second", None)), None, "a kubelet's certificate, made by hand");
+        assert_eq!(Member::of(&user("somebody", Some("k"))), None);
+    }
+}
