@@ -75,6 +75,11 @@ impl Consumer {
         self.condition().is_some_and(|condition| condition.status == "True")
     }
 
+    /// Whether an agent has ever looked at it.
+    pub(super) fn was_seen(&self) -> bool {
+        self.condition().is_some()
+    }
+
     /// What is still missing, in words.
     pub(super) fn waits_for(&self, node: &str) -> String {
         match self.condition() {

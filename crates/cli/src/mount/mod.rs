@@ -9,6 +9,7 @@
 //! `orlop umount`, too. The pod has a finalizer of ours until nothing is mounted at the path, so that deleting the pod does
 //! not take the claim's protection away while the machine still writes.
 
+mod agent;
 mod consumer;
 mod fstab;
 mod path;
@@ -30,6 +31,7 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, ClusterArgs, output};
 use crate::process;
+use agent::Presence;
 use consumer::{Consumer, Use};
 pub(crate) use fstab::arguments as helper_arguments;
 
@@ -165,6 +167,7 @@ async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
     };
     path::check(&path, found.mode)?;
     let node = args.to.node();
+    agent::require(&cluster.client, &node).await?;
     let wish = Use { claim: &found, node: &node, path: &path, read_only: args.read_only, fs_group: args.fs_group };
     if let Err(Error::NotFound { .. }) = cluster.client.get::<Consumer>(Kind::POD, &wish.pod()).await {
         path::require_free(&path)?;
@@ -251,13 +254,11 @@ async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
         );
     }
     path::hide(&path)?;
+    let presence = agent::presence(&cluster.client, &node).await;
     for pod in pods {
         let key = pod.key().clone();
         let_go(&cluster.client, &pod).await.with_context(|| format!("letting pod {key} go; run this again"))?;
-        match cluster.client.delete::<Consumer>(&key, &Preconditions::same(pod.meta())).await {
-            Ok(_) | Err(Error::NotFound { .. }) => {}
-            Err(error) => return Err(anyhow!(error).context(format!("deleting pod {key}; run this again"))),
-        }
+        end(&cluster.client, &pod, presence).await.with_context(|| format!("deleting pod {key}; run this again"))?;
         let gone = |seen: Option<&Consumer>| seen.is_none_or(|seen| seen.meta().uid != pod.meta().uid).then_some(());
         if let Err(last) = cluster.until(&key, args.to.timeout, gone).await {
             let why = last.map_or_else(String::new, |last| format!(": {}", last.waits_for(&node)));
@@ -265,6 +266,20 @@ async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
         }
     }
     output::write(&format!("{} is unmounted\n", path.display()))
+}
+
+/// Deletes the pod. Its agent ends it once nothing of it is mounted; a pod that no agent ever looked at, on a node that is
+/// not there, has nobody to wait for.
+async fn end(client: &Client, pod: &Consumer, presence: Presence) -> Result<(), Error> {
+    let same = Preconditions::same(pod.meta());
+    let deleted = match presence {
+        Presence::Missing if !pod.was_seen() => client.delete_now::<Consumer>(pod.key(), &same).await,
+        Presence::Missing | Presence::Known | Presence::Unsaid => client.delete::<Consumer>(pod.key(), &same).await,
+    };
+    match deleted {
+        Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Takes our finalizer off, whatever else changes about the pod meanwhile: its agent writes, too.

@@ -199,12 +199,13 @@ impl Stage<'_> {
 
     /// `orlop mount` at places that are not made for it, and of a claim that has no volume.
     fn mounts(&mut self) {
-        const ROWS: [&str; 6] = [
+        const ROWS: [&str; 7] = [
             "orlop mount pvc/data tmp --kubeconfig <kubeconfig>",
             "orlop mount data <alive>/pool --kubeconfig <kubeconfig>",
             "orlop mount data text --kubeconfig <kubeconfig>",
             "orlop mount data <busy> --kubeconfig <kubeconfig>",
             "orlop umount <busy> --kubeconfig <kubeconfig>",
+            "orlop mount data tmp --node-name elsewhere --kubeconfig <kubeconfig>",
             "orlop mount noclass tmp --timeout 4s --kubeconfig <kubeconfig>",
         ];
         if !has_node() {

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// Characters of a value in a short line.
+const LONG: usize = 80;
+
 /// One place where the servers disagree.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Difference {
@@ -15,6 +18,18 @@ pub(super) struct Difference {
 }
 
 impl Difference {
+    /// Both sides in one short line.
+    pub(super) fn gist(&self) -> String {
+        let show = |value: &Option<Value>| {
+            let text = value.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
+            match text.char_indices().nth(LONG) {
+                Some((end, _)) => format!("{}...", &text[..end]),
+                None => text,
+            }
+        };
+        format!("orlop says {}, kube {}", show(&self.ours), show(&self.theirs))
+    }
+
     pub(super) fn lines(&self) -> String {
         let show = |value: &Option<Value>| value.as_ref().map_or_else(|| "(nothing)".to_owned(), Value::to_string);
         format!("    {}\n      orlop: {}\n      kube:  {}", self.path, show(&self.ours), show(&self.theirs))
