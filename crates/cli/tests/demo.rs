@@ -198,13 +198,7 @@ fn an_interrupted_demonstration_takes_everything_away() {
 
 fn interrupted_by(signal: rustix::process::Signal) {
     let place = tempfile::tempdir().expect("a directory can be made");
-    let mut child = Command::new(PROGRAM)
-        .arg("demo")
-        .env("TMPDIR", place.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary was just built");
+    let mut child = demo_in(place.path());
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut said = String::new();
     // A volume is being made or used at that moment.
@@ -220,6 +214,36 @@ fn interrupted_by(signal: rustix::process::Signal) {
         assert!(warned.contains("interrupted; everything is taken away"), "{said}\n{warned}");
     }
     assert_nothing_is_left(place.path());
+}
+
+#[test]
+fn what_a_killed_demonstration_left_is_taken_away_by_the_next_one() {
+    let _turn = turn();
+    let place = tempfile::tempdir().expect("a directory can be made");
+    let (mut child, mut said) = (demo_in(place.path()), String::new());
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+    while !said.contains("pod default/web has its volume") && lines.read_line(&mut said).is_ok_and(|read| read > 0) {}
+    child.kill().expect("it is our child");
+    child.wait().expect("it is our child");
+    let mut left: Vec<_> = std::fs::read_dir(place.path()).expect("it is there").flatten().collect();
+    let Some(left) = left.pop() else { return skip("nothing can be mounted, so it had nothing to stop at") };
+    let left = left.path();
+    // Its `orlop up` ends by itself, and with it the last who holds the lock.
+    let lock = std::fs::File::open(left.join("demo.lock")).expect("it is there");
+    lock.lock().expect("it can be waited for");
+    drop(lock);
+    let output = demo_in(place.path()).wait_with_output().expect("it is our child");
+    let (said, warned) = texts(&output);
+    assert!(matches!(output.status.code(), Some(0 | IN_PART)), "{said}\n{warned}");
+    let name = left.file_name().and_then(|name| name.to_str()).expect("it is text");
+    assert_told(&said, ["An earlier demonstration was killed", name, "is taken away", "Where next:"]);
+    assert_nothing_is_left(place.path());
+}
+
+fn demo_in(place: &Path) -> std::process::Child {
+    let mut command = Command::new(PROGRAM);
+    command.arg("demo").env("TMPDIR", place).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the binary was just built")
 }
 
 #[test]

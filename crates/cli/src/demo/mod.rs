@@ -8,6 +8,7 @@
 //! With root's rights volumes are image files on loop devices. Without, everything happens in a user and mount namespace of
 //! its own (`namespace.rs`), with directories; where that is forbidden, too, it ends with the volume and says what forbids it.
 
+mod earlier;
 mod life;
 mod namespace;
 mod show;
@@ -88,7 +89,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Ok(ground) => ground,
         Err(error) => return process::ended("demo", Err(error)),
     };
-    let shown = start_log(&args.log).and_then(|()| process::block_on(demonstrate(&args, &ground)));
+    let shown = start_log(&args.log).and_then(|()| process::block_on_here(demonstrate(&args, &ground)));
     match (shown, &ground) {
         (Ok(()), Ground::Unmountable(_)) => ExitCode::from(IN_PART),
         (shown, _) => process::ended("demo", shown),
@@ -108,9 +109,13 @@ async fn demonstrate(args: &Args, ground: &Ground) -> anyhow::Result<()> {
     let (stopper, stopped) = runtime::Stopper::new();
     // Before there is anything that a signal could leave behind.
     let signals = stop::on_signals(stopper);
+    let cleared = earlier::clear(&std::env::temp_dir());
     let site = Site::make()?;
     let size = site.size(args.size.as_deref())?;
     let show = Show::new(if args.fast { Pace::Machine } else { Pace::Reader });
+    for data in cleared {
+        show.say(&format!("An earlier demonstration was killed; what it left in {} is taken away.\n", data.display()));
+    }
     show.say(&introduction(&site, ground));
     let (log, level) = match args.log.log_level > LevelFilter::INFO {
         true => (Log::Shown, args.log.log_level.to_string()),

@@ -16,6 +16,7 @@ use linux::mountinfo::{Mount, MountTable};
 use linux::mounts;
 use tempfile::TempDir;
 
+use super::earlier;
 use crate::usage;
 
 /// How long a loop device may take to let go.
@@ -26,6 +27,8 @@ pub(super) struct Site {
     directory: Option<TempDir>,
     /// Its name without links, as the mount table shows it.
     data: PathBuf,
+    /// Says that it is in use.
+    _lock: fs::File,
 }
 
 /// What the demonstration claims unless told otherwise: the first that fits. The last is the least that a filesystem takes.
@@ -49,7 +52,7 @@ pub(super) enum Substance {
 impl Site {
     pub(super) fn make() -> anyhow::Result<Self> {
         let mine = fs::Permissions::from_mode(0o700);
-        let directory = tempfile::Builder::new().prefix("orlop-demo-").permissions(mine).tempdir();
+        let directory = tempfile::Builder::new().prefix(earlier::PREFIX).permissions(mine).tempdir();
         let directory = directory.map_err(|error| {
             let place = std::env::temp_dir();
             let cause = anyhow!("{}", io::Error::from(error.kind()));
@@ -57,7 +60,8 @@ impl Site {
                 .context(format!("no directory can be made in {}; name another place with TMPDIR=DIR", place.display()))
         })?;
         let data = directory.path().canonicalize().context("finding the directory that was just made")?;
-        let site = Self { directory: Some(directory), data };
+        let lock = earlier::hold(&data).context("locking the directory that was just made")?;
+        let site = Self { directory: Some(directory), data, _lock: lock };
         usage::require_room_for_sockets(&site.data)
             .with_context(|| format!("{} has a long name; TMPDIR=/tmp is shorter", std::env::temp_dir().display()))?;
         Ok(site)
@@ -136,49 +140,15 @@ impl Site {
         let table = MountTable::read().context("reading the mount table")?;
         let mounts = table.below(&self.data).filter(|mount| mount.mount_point != agent);
         left.extend(mounts.map(|mount| format!("the mount {}", mount.mount_point.display())));
-        left.extend(self.loops()?.iter().map(|status| format!("the loop device {}", status.device.path.display())));
+        left.extend(
+            loops(&self.data)?.iter().map(|status| format!("the loop device {}", status.device.path.display())),
+        );
         Ok(left)
-    }
-
-    /// Loop devices that hold a file of the pool. Where there are no loop devices, none does.
-    fn loops(&self) -> anyhow::Result<Vec<LoopStatus>> {
-        if !Path::new("/sys/block").exists() {
-            return Ok(Vec::new());
-        }
-        let names = fs::read_dir("/sys/block").context("asking for loop devices")?.flatten();
-        let mut found = Vec::new();
-        for index in names.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("loop")?.parse::<u32>().ok()) {
-            let file = fs::read_to_string(format!("/sys/block/loop{index}/loop/backing_file"));
-            if file.is_ok_and(|file| Path::new(file.trim_end()).starts_with(&self.data)) {
-                found.extend(loopdev::status_of(index).context("asking for a loop device")?);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Takes away what a demonstration that went wrong left mounted and attached, the deepest first.
-    fn sweep(&self) {
-        let table = MountTable::read().ok();
-        let mut points: Vec<PathBuf> = Vec::new();
-        if let Some(table) = &table {
-            points.extend(table.below(&self.data).map(|mount| mount.mount_point.clone()));
-        }
-        points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
-        for point in points {
-            if let Err(error) = mounts::unmount_all(&point) {
-                tracing::warn!(%error, "what the demonstration mounted is left");
-            }
-        }
-        for status in self.loops().unwrap_or_default() {
-            if let Err(error) = loopdev::detach_and_wait(&status.device, status.backing, PATIENCE) {
-                tracing::warn!(%error, "a loop device of the demonstration is left");
-            }
-        }
     }
 
     /// Takes the directory away, and says if that is not possible.
     pub(super) fn remove(mut self) -> anyhow::Result<()> {
-        self.sweep();
+        sweep(&self.data);
         match self.directory.take() {
             Some(directory) => directory.close().with_context(|| format!("removing {}", self.data.display())),
             None => Ok(()),
@@ -187,7 +157,10 @@ impl Site {
 
     /// Leaves the directory where it is.
     pub(super) fn keep(mut self) -> PathBuf {
-        self.sweep();
+        sweep(&self.data);
+        if let Err(error) = earlier::disown(&self.data) {
+            tracing::warn!(%error, "the next demonstration will take this one's directory away");
+        }
         self.directory.take().map_or_else(|| self.data.clone(), TempDir::keep)
     }
 }
@@ -195,7 +168,43 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if self.directory.is_some() {
-            self.sweep();
+            sweep(&self.data);
+        }
+    }
+}
+
+/// Loop devices that hold a file of the pool. Where there are no loop devices, none does.
+fn loops(data: &Path) -> anyhow::Result<Vec<LoopStatus>> {
+    if !Path::new("/sys/block").exists() {
+        return Ok(Vec::new());
+    }
+    let names = fs::read_dir("/sys/block").context("asking for loop devices")?.flatten();
+    let mut found = Vec::new();
+    for index in names.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("loop")?.parse::<u32>().ok()) {
+        let file = fs::read_to_string(format!("/sys/block/loop{index}/loop/backing_file"));
+        if file.is_ok_and(|file| Path::new(file.trim_end()).starts_with(data)) {
+            found.extend(loopdev::status_of(index).context("asking for a loop device")?);
+        }
+    }
+    Ok(found)
+}
+
+/// Takes away what a demonstration that went wrong left mounted and attached, the deepest first.
+pub(super) fn sweep(data: &Path) {
+    let table = MountTable::read().ok();
+    let mut points: Vec<PathBuf> = Vec::new();
+    if let Some(table) = &table {
+        points.extend(table.below(data).map(|mount| mount.mount_point.clone()));
+    }
+    points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    for point in points {
+        if let Err(error) = mounts::unmount_all(&point) {
+            tracing::warn!(%error, "what the demonstration mounted is left");
+        }
+    }
+    for status in loops(data).unwrap_or_default() {
+        if let Err(error) = loopdev::detach_and_wait(&status.device, status.backing, PATIENCE) {
+            tracing::warn!(%error, "a loop device of the demonstration is left");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What the cluster shows while one life of `orlop up` lasts, from the outside, as any client sees it.
 //!
 //! Each life gets a view of its own, since a new one knows at once what an old one would find again after a pause. What
-//! was told is remembered across them: every sentence is said once.
+//! was told is remembered across them: every sentence is said once. All of this is one thread's work, so that a stage which
+//! waits for something ends after it was told.
 
 use std::collections::BTreeSet;
 use std::path::Path;

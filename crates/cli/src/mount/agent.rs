@@ -32,10 +32,10 @@ pub(super) async fn require(client: &Client, node: &str) -> anyhow::Result<()> {
     }
     let there = match client.list::<Node>(Kind::NODE, &Selection::default(), NAMED, None).await {
         Ok(page) if !page.items.is_empty() => {
-            let names: Vec<&str> = page.items.iter().map(Node::name).collect();
-            format!("; there are {}{}", names.join(", "), if page.next.is_some() { " and more" } else { "" })
+            let names: Vec<String> = page.items.iter().map(|node| format!("node {}", node.name())).collect();
+            format!("; it has {}{}", names.join(", "), if page.next.is_some() { " and more" } else { "" })
         }
-        Ok(_) => "; there is none at all".to_owned(),
+        Ok(_) => "; it has none at all".to_owned(),
         Err(_) => String::new(),
     };
     bail!(

@@ -319,6 +319,12 @@ pub(crate) fn block_on<F: Future<Output = anyhow::Result<()>>>(work: F) -> anyho
     to_its_end(&runtime, work)
 }
 
+/// The same on this thread alone: whoever hears of a change in a cache has told it before anybody else sees it there.
+pub(crate) fn block_on_here<F: Future<Output = anyhow::Result<()>>>(work: F) -> anyhow::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    to_its_end(&builder.enable_all().build().context("starting the runtime")?, work)
+}
+
 /// Tokio's own function puts the code of what it waits for into the program three times, and what a command does as a
 /// whole is large: behind a pointer it is there once.
 pub(crate) fn to_its_end<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output = T>) -> T {

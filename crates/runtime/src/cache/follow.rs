@@ -194,7 +194,7 @@ impl<T: Object> Follower<'_, T> {
             };
             match event {
                 WatchEvent::Put(object) => listed.push(self.known_or_new(object)),
-                WatchEvent::Gone(last) => listed.retain(|object| object.key() != last.key()),
+                WatchEvent::Gone(meta) => listed.retain(|object| *object.key() != meta.key),
                 WatchEvent::Unreadable { meta, source } => listed.extend(self.unread(meta.as_deref(), &source)),
                 WatchEvent::Bookmark { initial_end: false, .. } => {}
                 WatchEvent::Bookmark { revision, initial_end: true } => {
@@ -326,7 +326,7 @@ impl<T: Object> Follower<'_, T> {
                 WatchEvent::Put(object) => {
                     self.cache.apply(|store, changes| store.put(Arc::new(object), changes));
                 }
-                WatchEvent::Gone(last) => self.cache.apply(|store, changes| store.remove(&last, changes)),
+                WatchEvent::Gone(meta) => self.cache.apply(|store, changes| store.remove(&meta, changes)),
                 WatchEvent::Bookmark { revision, .. } => {
                     self.silence = Some(SILENCE);
                     self.cache.apply(|store, _| store.progress(revision));

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use api::object::{Key, Object, Revision, Uid};
+use api::object::{Key, Meta, Object, Revision, Uid};
 
 use crate::client::Extent;
 
@@ -331,8 +331,7 @@ impl<T: Object> Store<T> {
     }
 
     /// The watch says that an object ended.
-    pub(super) fn remove(&mut self, last: &T, changes: &mut Vec<Change<T>>) {
-        let meta = last.meta();
+    pub(super) fn remove(&mut self, meta: &Meta, changes: &mut Vec<Change<T>>) {
         self.progress(meta.revision);
         match &self.room {
             Room::All if self.graves.get(&meta.key).is_some_and(|grave| grave.uid == meta.uid) => {

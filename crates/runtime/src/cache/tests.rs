@@ -50,7 +50,7 @@ fn the_past_does_not_come_back_over_our_own_write() {
 fn an_answer_that_comes_after_the_end_does_not_revive() {
     let seen = steps(|store, changes| {
         store.put(some("a", 5, "red"), changes);
-        store.remove(&some("a", 8, "red"), changes);
+        store.remove(some("a", 8, "red").meta(), changes);
         store.wrote(some("a", 7, "blue"), changes);
     });
     assert_eq!(seen, ["+a red", "-a red"]);
@@ -65,7 +65,7 @@ fn what_we_deleted_stays_deleted_and_a_successor_is_new() {
         store.replace_all(vec![some("a", 6, "late")], Revision::new(6), changes);
         store.put(Arc::new(thing("a", "u2", 9, "second")), changes);
         // The news of the first one's end arrives after its successor.
-        store.remove(&some("a", 8, "late"), changes);
+        store.remove(some("a", 8, "late").meta(), changes);
     });
     assert_eq!(seen, ["+a red", "-a red", "+a second"]);
 }
@@ -78,7 +78,7 @@ fn a_grave_is_closed_by_the_watch_or_by_a_list_that_is_new_enough() {
         // Older than the object itself: its absence proves nothing.
         store.replace_all(vec![], Revision::new(4), changes);
         store.put(some("a", 5, "red"), changes);
-        store.remove(&some("a", 6, "red"), changes);
+        store.remove(some("a", 6, "red").meta(), changes);
     });
     assert_eq!(seen, ["+a red", "-a red"]);
 }
@@ -332,7 +332,7 @@ fn an_answer_that_was_on_its_way_does_not_revive_what_ended_while_it_was_wanted(
     let (mut store, mut changes) = (Store::new(Extent::Wanted), Vec::new());
     store.put(some("a", 5, "red"), &mut changes);
     store.want(&key("a"));
-    store.remove(&some("a", 8, "red"), &mut changes);
+    store.remove(some("a", 8, "red").meta(), &mut changes);
     store.wrote(some("a", 7, "blue"), &mut changes);
     assert_eq!(shown(&changes), [""; 0]);
     store.wrote(Arc::new(thing("a", "another", 9, "green")), &mut changes);
@@ -501,4 +501,23 @@ async fn an_object_that_became_unreadable_in_a_gap_of_the_watch_is_not_told_to_b
             })
             .await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_nobody_can_read_any_more_is_told_to_be_gone_when_it_goes() {
+    let scene = Scene::new();
+    scene.fake.put("a", "red");
+    scene
+        .run(async {
+            scene.cache.synced().await;
+            scene.client.replace::<serde_json::Value>(Thing::KIND, &key("a"), &unreadable("a")).await.expect("stored");
+            scene.fake.put("b", "red");
+            scene.holds("b", "red").await;
+            assert!(scene.cache.get(&key("a")).is_some(), "what was known of it stays");
+            scene.told();
+            scene.fake.remove("a");
+            eventually("it is gone", || scene.cache.get(&key("a")).is_none()).await;
+            assert_eq!(scene.told(), ["-a red"]);
+        })
+        .await;
 }

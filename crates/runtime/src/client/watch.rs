@@ -17,8 +17,8 @@ const LONGEST_LINE: usize = 32 * 1024 * 1024;
 pub enum WatchEvent<T> {
     /// The object is there, new or changed.
     Put(T),
-    /// The object is gone; this is its last state.
-    Gone(T),
+    /// The object is gone. Which it was is all that is read of it: what is gone needs no sound shape.
+    Gone(Box<Meta>),
     /// Everything up to this revision was sent.
     Bookmark {
         /// The revision.
@@ -116,8 +116,11 @@ impl WatchStream {
         let unreadable = |source| Error::Unreadable { doing: self.doing.clone(), source };
         let head: Head = serde_json::from_slice(line).map_err(unreadable)?;
         match &*head.kind {
-            "ADDED" | "MODIFIED" => Ok(object(line, WatchEvent::Put)),
-            "DELETED" => Ok(object(line, WatchEvent::Gone)),
+            "ADDED" | "MODIFIED" => Ok(object(line)),
+            "DELETED" => {
+                let tail: Tail<Marked> = serde_json::from_slice(line).map_err(unreadable)?;
+                Ok(WatchEvent::Gone(Box::new(tail.object.metadata)))
+            }
             "BOOKMARK" => {
                 let tail: Tail<Marked> = serde_json::from_slice(line).map_err(unreadable)?;
                 let meta = tail.object.metadata;
@@ -137,9 +140,9 @@ impl WatchStream {
     }
 }
 
-fn object<T: DeserializeOwned>(line: &[u8], event: fn(T) -> WatchEvent<T>) -> WatchEvent<T> {
+fn object<T: DeserializeOwned>(line: &[u8]) -> WatchEvent<T> {
     match serde_json::from_slice::<Tail<T>>(line) {
-        Ok(tail) => event(tail.object),
+        Ok(tail) => WatchEvent::Put(tail.object),
         Err(source) => {
             let meta = serde_json::from_slice::<Tail<Marked>>(line).ok().map(|tail| Box::new(tail.object.metadata));
             WatchEvent::Unreadable { meta, source }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::keys::annotation;
-use api::{Claim, Class, Key, Uid};
+use api::{Claim, Class, Key};
 use csi::v1;
 use lifecycle::provision::csi::outline::Findings;
 use runtime::queue::{self, Backoff};
@@ -33,7 +33,7 @@ pub struct NodeMode {
 }
 
 /// How often in a row this instance came late.
-type Rounds = Mutex<BTreeMap<Uid, u32>>;
+type Rounds = Mutex<BTreeMap<Key, u32>>;
 
 #[derive(Debug)]
 pub(super) struct Contest {
@@ -75,12 +75,13 @@ impl Contest {
     async fn compete(&self, inner: &Arc<Inner>, key: Key) -> Verdict {
         let context = &inner.context;
         let Some(claim) = context.cache::<Claim>().get(&key) else {
+            self.forget(&key);
             return Verdict::Done;
         };
         let class = context.cache::<Class>().get(&Key::cluster(claim.class().text()));
         let open = claim.volume_name.is_empty() && claim.selected_node().is_none() && !claim.meta.is_deleting();
         let (true, Some(class)) = (open, class) else {
-            self.forget(claim.uid());
+            self.forget(&key);
             return Verdict::Done;
         };
         if let Some(why) = self.no_room(inner, &claim, &class).await {
@@ -93,11 +94,11 @@ impl Contest {
         }}));
         match context.patch::<Claim>(&key, &patch).await {
             Ok(_) => {
-                self.forget(claim.uid());
+                self.forget(&key);
                 Verdict::Done
             }
             Err(error) => match context.reconsider::<Claim>(&key, error).await {
-                Ok(()) => Verdict::Again(self.delay(self.lost(claim.uid()))),
+                Ok(()) => Verdict::Again(self.delay(self.lost(&key))),
                 Err(error) => Verdict::Failed(error.to_string()),
             },
         }
@@ -121,14 +122,14 @@ impl Contest {
         (!fits).then(|| format!("{} bytes are left, and {} are asked for", answer.available_capacity, plan.bytes))
     }
 
-    fn lost(&self, uid: &Uid) -> u32 {
+    fn lost(&self, key: &Key) -> u32 {
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-        let round = rounds.entry(uid.clone()).or_default();
+        let round = rounds.entry(key.clone()).or_default();
         *round = round.saturating_add(1);
         *round
     }
 
-    fn forget(&self, uid: &Uid) {
-        self.rounds.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    fn forget(&self, key: &Key) {
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
