@@ -1,6 +1,7 @@
 //! Indexes that several controllers share: who names a claim, a node, an attributes class.
 
 use api::{Attachment, Claim, Key, Pod, Volume};
+use lifecycle::attach::published;
 use runtime::Index;
 
 /// Pods by the claims they name, those made for them included; the value is [`Key`]'s text, `NAMESPACE/NAME`.
@@ -13,12 +14,16 @@ pub(crate) const PODS_BY_CLAIM: Index<Pod> = Index {
     },
 };
 
-/// Attachments by the volume they attach.
+/// Attachments by the volume they name, and by the unique name of the volume that they carry or that their attacher wrote
+/// down: the object that they name may be gone or be another one by now. No name of an object has a slash.
 pub(crate) const ATTACHMENTS_BY_VOLUME: Index<Attachment> = Index {
     name: "va-pv-index",
     values: |attachment, value| {
         if let Some(volume) = attachment.volume.as_deref() {
             value(volume);
+        }
+        if let Some(unique) = published(attachment) {
+            value(&unique);
         }
     },
 };

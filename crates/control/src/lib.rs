@@ -22,6 +22,7 @@ pub mod attacher;
 pub mod bind;
 pub mod capacity;
 pub mod ephemeral;
+mod handles;
 mod index;
 pub mod protect;
 pub mod provision;

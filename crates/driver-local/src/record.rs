@@ -1,8 +1,9 @@
 //! Records: what is written down about each object, sealed so that damage is seen.
 //!
 //! A record file is one header line and a JSON body: `orlop-record 1 <crc32c of the body> <length of the body>`. The
-//! version is of the format as a whole. A newer version is refused and never rewritten; a damaged record is an error
-//! that names the file, and nothing here ever removes one.
+//! version is of the format as a whole. A newer version is refused and never rewritten; within one version fields may be
+//! added, and a program that does not know one keeps it when it rewrites the record. A damaged record is an error that names
+//! the file, and nothing here ever removes one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +13,15 @@ use std::path::{Path, PathBuf};
 use driver_sdk::{AccessMode, StringMap};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use linux::fs::FsType;
 
 /// Version of the record format and of the pool's layout.
 pub const VERSION: u32 = 1;
 const MAGIC: &str = "orlop-record";
+/// The field that says which variant of an enum a part of a record is.
+const VARIANT: &str = "state";
 
 /// Larger than any record can grow by legal requests; anything above is damage.
 const LARGEST: u64 = 1 << 20;
@@ -48,6 +52,34 @@ pub fn seal<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     let mut bytes = format!("{MAGIC} {VERSION} {:08x} {}\n", crc32c::crc32c(&body), body.len()).into_bytes();
     bytes.extend_from_slice(&body);
     Ok(bytes)
+}
+
+/// The bytes of a record file that takes the place of another. Fields of the old one that this program does not know
+/// were written by a newer program under the same format version; they are carried over.
+pub fn seal_over<T: Serialize + DeserializeOwned>(value: &T, path: &Path) -> io::Result<Vec<u8>> {
+    let mut body = serde_json::to_value(value)?;
+    if let Ok(old) = read::<Value>(path)
+        && let Ok(known) = serde_json::from_value::<T>(old.clone()).and_then(serde_json::to_value)
+    {
+        carry_over(&old, &known, &mut body);
+    }
+    seal(&body)
+}
+
+/// Copies into `new` each field of `old` that is missing in `known`, which is `old` as this program understands it. A part
+/// that `new` does not have, or has as another variant, keeps nothing of the old one.
+fn carry_over(old: &Value, known: &Value, new: &mut Value) {
+    let (Value::Object(old), Value::Object(known), Value::Object(new)) = (old, known, new) else { return };
+    if old.get(VARIANT) != new.get(VARIANT) {
+        return;
+    }
+    for (key, before) in old {
+        match (known.get(key), new.get_mut(key)) {
+            (None, None) => drop(new.insert(key.clone(), before.clone())),
+            (Some(known), Some(now)) => carry_over(before, known, now),
+            (None, Some(_)) | (Some(_), None) => {}
+        }
+    }
 }
 
 /// Reads and checks a record file.
@@ -398,6 +430,48 @@ mod tests {
                 assert!(!matches!(open::<PoolRecord>(&bad), Ok(record) if record != sample()), "byte {at} bit {bit}");
             }
             assert!(open::<PoolRecord>(&bytes[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_rewrite_keeps_fields_that_this_program_does_not_know() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("attach.json");
+        let newer = serde_json::json!({
+            "nodes": {
+                "a": {"readOnly": false, "access": "block", "mode": "SINGLE_NODE_WRITER", "lane": 3},
+                "b": {"readOnly": false, "access": "block", "mode": "SINGLE_NODE_WRITER", "lane": 4},
+            },
+            "epoch": {"number": 7},
+        });
+        fs::write(&path, seal(&newer).unwrap()).unwrap();
+        let mut known: Attachments = read(&path).unwrap();
+        known.nodes.remove("b");
+        known.nodes.get_mut("a").unwrap().read_only = true;
+        fs::write(&path, seal_over(&known, &path).unwrap()).unwrap();
+        let want = serde_json::json!({
+            "nodes": {"a": {"readOnly": true, "access": "block", "mode": "SINGLE_NODE_WRITER", "lane": 3}},
+            "epoch": {"number": 7},
+        });
+        assert_eq!(read::<Value>(&path).unwrap(), want, "what was removed stays removed, what is unknown stays");
+    }
+
+    #[test]
+    fn an_unknown_field_of_one_variant_does_not_pass_to_another() {
+        let rows = [
+            (
+                Format::Made { fs: FsType::Ext4, filled: 2 },
+                serde_json::json!({"state": "made", "fs": "ext4", "filled": 2, "x": 1}),
+            ),
+            (Format::Making { fs: FsType::Ext4 }, serde_json::json!({"state": "making", "fs": "ext4"})),
+        ];
+        for (now, want) in rows {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("record.json");
+            let old = serde_json::json!({"state": "made", "fs": "ext4", "filled": 1, "x": 1});
+            fs::write(&path, seal(&old).unwrap()).unwrap();
+            fs::write(&path, seal_over(&now, &path).unwrap()).unwrap();
+            assert_eq!(read::<Value>(&path).unwrap(), want);
         }
     }
 

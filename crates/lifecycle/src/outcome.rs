@@ -152,6 +152,15 @@ pub fn outcome(call: Call, code: Code) -> Outcome {
     }
 }
 
+/// The same for a driver whose volumes are reached from everywhere: no other place has more room, so that the same request is
+/// repeated later.
+pub fn without_places(known: Outcome) -> Outcome {
+    match known {
+        Outcome::Refused(Retry::Elsewhere) => Outcome::Refused(Retry::Later),
+        Outcome::Done | Outcome::Refused(Retry::Later | Retry::Changed) | Outcome::Unknown => known,
+    }
+}
+
 /// The same for the repeat of a call whose earlier outcome is unknown: does the refusal prove that the earlier one left
 /// nothing?
 ///
@@ -205,6 +214,16 @@ mod tests {
                 _ => Outcome::Unknown,
             };
             assert_eq!(outcome(call, Code::ResourceExhausted), expected, "{call:?}");
+        }
+    }
+
+    #[test]
+    fn no_room_is_no_reason_for_another_place_where_places_do_not_count() {
+        let later = Outcome::Refused(Retry::Later);
+        assert_eq!(without_places(outcome(Call::CreateVolume, Code::ResourceExhausted)), later);
+        for code in Code::NUMBERED.into_iter().filter(|code| *code != Code::ResourceExhausted) {
+            let known = outcome(Call::CreateVolume, code);
+            assert_eq!(without_places(known), known, "{code}");
         }
     }
 

@@ -27,6 +27,7 @@
 
 pub mod args;
 pub mod cache;
+mod causes;
 pub mod client;
 pub mod context;
 pub mod csi;
@@ -47,6 +48,7 @@ pub mod work;
 
 pub use api::object::{Key, Kind, Meta, Object, Revision, Uid};
 pub use cache::{Cache, Caches, Change, Index, Lookup, Subscription, Want};
+pub use causes::causes;
 pub use client::{Client, Patch};
 pub use context::{Context, Live};
 pub use entropy::Entropy;

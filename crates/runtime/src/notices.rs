@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::events::{self, Recorder};
 use api::{Object, Uid};
-use lifecycle::{Notice, Reason, Severity};
+use lifecycle::{Notice, Reason, Severity, Standing};
 
 /// What one controller has told about each object.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ impl Notices {
     pub fn tell(&self, about: &impl Object, because: &impl Reason) {
         match because.notice() {
             Some(notice) => self.say(about, notice),
+            // On the way to a reason, such as a look at the server: what was told still holds.
+            None if because.standing() == Standing::Moving => {}
             // The matter is over: if it comes back, that is news again.
             None => self.forget(&about.meta().uid),
         }

@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::keys::annotation;
 use api::{Attachment, Claim, CsiDriver, Key, Node, Pod, PodSource, Volume};
 use lifecycle::attach::target::{Around, Target, targets};
-use lifecycle::attach::{attachment_name, parse_unique, resolve, unique_name, wish};
+use lifecycle::attach::{AttachmentIdentity, identify, is_hashed_name, parse_unique, published, resolve, wish};
 use lifecycle::{Lookup as Known, attach::hold};
 use runtime::cache::Lookup;
 use runtime::{Cache, Index};
 
 use crate::Context;
-use crate::index::{ATTACHMENTS_BY_NODE, PODS_BY_CLAIM, PODS_BY_NODE};
+use crate::index::{ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME, PODS_BY_CLAIM, PODS_BY_NODE};
 
 /// Volumes by what their driver calls them; two objects may name one volume.
 const VOLUMES_BY_HANDLE: Index<Volume> = Index {
@@ -21,16 +20,6 @@ const VOLUMES_BY_HANDLE: Index<Volume> = Index {
         if let Ok(Some(target)) = Target::of_volume(volume) {
             put(&target.handle);
         }
-    },
-};
-
-/// Attachments by the volume they name, or by the unique name of the volume they carry. No name of an object has a slash.
-const ATTACHMENTS_BY_VOLUME: Index<Attachment> = Index {
-    name: "attach-volume",
-    values: |attachment, put| match (&attachment.volume, inline(attachment)) {
-        (Some(volume), _) => put(volume),
-        (None, Some(target)) => put(&target.unique()),
-        (None, None) => {}
     },
 };
 
@@ -75,8 +64,17 @@ pub(super) struct View {
     pub(super) attachments: Cache<Attachment>,
     attachments_by_node: Lookup<Attachment>,
     attachments_by_volume: Lookup<Attachment>,
-    /// Attachments of which only the hash in their name says what is attached: their volume's object is gone. Few.
-    orphans: Arc<Mutex<BTreeSet<Key>>>,
+    orphans: Arc<Mutex<Orphans>>,
+}
+
+/// Attachments whose volume no object and no note tells. Few.
+#[derive(Debug, Default)]
+struct Orphans {
+    /// Their volume's object is gone: the hash in their name, or what it stood for when it was last seen, says what they
+    /// attach.
+    keys: BTreeSet<Key>,
+    /// The unique names of the volumes that attachments with a name of their own had when they were last known.
+    seen: BTreeMap<Key, Box<str>>,
 }
 
 /// The pods on one node that want a volume.
@@ -191,9 +189,11 @@ impl View {
         for attachment in named.chain(self.attachments_by_volume.all(unique)) {
             found.insert(attachment.meta.key.clone(), attachment);
         }
-        if let Some((driver, handle)) = parse_unique(unique) {
-            for orphan in self.orphans().iter().filter_map(|key| self.attachments.get(key)) {
-                if attachment_name(driver, handle, &orphan.node) == orphan.name() {
+        if let Some(volume) = parse_unique(unique) {
+            let orphans = self.orphans();
+            for orphan in orphans.keys.iter().filter_map(|key| self.attachments.get(key)) {
+                let seen = orphans.seen.get(&orphan.meta.key).is_some_and(|seen| **seen == *unique);
+                if seen || identify(&orphan, volume) == AttachmentIdentity::Of {
                     found.insert(orphan.meta.key.clone(), orphan);
                 }
             }
@@ -201,32 +201,51 @@ impl View {
         found.into_values().collect()
     }
 
+    /// Attachments to other nodes that may be of a volume: nothing tells what they attach.
+    pub(super) fn doubts(&self, unique: &str, node: &str) -> Vec<Arc<Attachment>> {
+        let Some(volume) = parse_unique(unique) else { return Vec::new() };
+        let orphans = self.orphans();
+        let unseen = orphans.keys.iter().filter(|key| !orphans.seen.contains_key(*key));
+        let mut doubts: Vec<Arc<Attachment>> = unseen.filter_map(|key| self.attachments.get(key)).collect();
+        doubts.retain(|held| *held.node != *node && identify(held, volume) == AttachmentIdentity::Unknown);
+        doubts
+    }
+
     /// The unique name of what an attachment attaches, as far as it can be known.
     pub(super) fn identity(&self, attachment: &Attachment) -> Option<String> {
-        if let Some(target) = inline(attachment) {
-            return Some(target.unique());
-        }
-        let (driver, node) = (attachment.attacher.as_str(), attachment.node.as_str());
+        let node = attachment.node.as_str();
         // An object of the same name may stand for another volume by now.
         let volume = attachment.volume.as_deref().and_then(|name| self.volume(name));
         let target = volume.and_then(|volume| Target::of_volume(&volume).ok()?);
-        if let Some(target) = target.filter(|target| target.attachment(node) == attachment.name()) {
-            return Some(target.unique());
-        }
-        let handle = attachment.meta.annotation(annotation::PUBLISHED_HANDLE)?;
-        (attachment_name(driver, handle, node) == attachment.name()).then(|| unique_name(driver, handle))
+        let named = |target: &Target| match is_hashed_name(attachment.name()) {
+            true => target.attachment(node) == attachment.name(),
+            false => *target.driver == *attachment.attacher,
+        };
+        let published = published(attachment);
+        published.or_else(|| target.filter(named).map(|target| target.unique()))
     }
 
     /// An attachment came, changed or went, or its volume did.
     pub(super) fn track(&self, attachment: &Attachment) {
-        let known = self.identity(attachment).is_some();
-        match known || self.attachments.get(&attachment.meta.key).is_none() {
-            true => self.orphans().remove(&attachment.meta.key),
-            false => self.orphans().insert(attachment.meta.key.clone()),
-        };
+        let (identity, key) = (self.identity(attachment), &attachment.meta.key);
+        let gone = self.attachments.get(key).is_none();
+        let mut orphans = self.orphans();
+        match (gone, identity) {
+            (true, _) => {
+                orphans.keys.remove(key);
+                orphans.seen.remove(key);
+            }
+            (false, None) => drop(orphans.keys.insert(key.clone())),
+            (false, Some(unique)) => {
+                orphans.keys.remove(key);
+                if !is_hashed_name(attachment.name()) {
+                    orphans.seen.insert(key.clone(), unique.into());
+                }
+            }
+        }
     }
 
-    fn orphans(&self) -> MutexGuard<'_, BTreeSet<Key>> {
+    fn orphans(&self) -> MutexGuard<'_, Orphans> {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -274,11 +293,6 @@ impl View {
 /// The unique name of a volume, if a driver attaches it.
 pub(super) fn unique_of(volume: &Volume) -> Option<String> {
     Some(Target::of_volume(volume).ok()??.unique())
-}
-
-/// The volume that an attachment carries.
-fn inline(attachment: &Attachment) -> Option<Target> {
-    Target::inline("", attachment.inline.as_ref()?)
 }
 
 impl Around for View {

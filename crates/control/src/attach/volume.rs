@@ -92,6 +92,11 @@ impl Attachments {
             want.target.sharing == Sharing::OneNode && held.name() != name && held.node.as_str() != &*want.node
         });
         let others: Vec<Other<'_>> = elsewhere.map(|attachment| self.other(unique, attachment)).collect();
+        let doubts = match want.target.sharing {
+            Sharing::OneNode => self.wake.view.doubts(unique, &want.node),
+            Sharing::ManyNodes => Vec::new(),
+        };
+        let doubtful: Vec<&Attachment> = doubts.iter().map(|held| &**held).collect();
         let waited = match own {
             Some(own) if !own.attached && !own.meta.is_deleting() => self.wake.ends.attaching.waiting(&name),
             Some(_) | None => Duration::ZERO,
@@ -103,10 +108,14 @@ impl Attachments {
             node: node.as_deref().map_or(Lookup::NotCached, Lookup::Found),
             own: own.map(|own| &**own),
             others: &others,
+            doubts: &doubtful,
             users,
             slot: Slot::Free,
             waited,
         });
+        if let Because::Doubtful { .. } = decision.because {
+            doubts.iter().for_each(|held| self.wake.blocked.add(&held.meta.key, unique));
+        }
         if matches!(decision.because, Because::Held { .. } | Because::Second { .. }) {
             others.iter().for_each(|other| self.wake.blocked.add(&other.attachment.meta.key, unique));
         }

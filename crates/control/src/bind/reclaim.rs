@@ -47,7 +47,7 @@ pub(super) async fn provision(inner: &Inner, claim: &Arc<Claim>, class: &Arc<Cla
     };
     let made = match plugin.provision(&wish).await {
         Ok(made) => made,
-        Err(error) => return Err(not_provisioned(inner, claim, error.to_string()).await),
+        Err(error) => return Err(not_provisioned(inner, claim, runtime::causes(&error)).await),
     };
     let name = wish.volume_name;
     match inner.context.create::<Volume>(None, &made).await {
@@ -88,7 +88,7 @@ pub(super) async fn delete(inner: &Inner, volume: &Volume) -> Result<(), Trouble
     confirm(inner, volume).await?;
     inner.metrics.deleting(volume);
     let deleted = match inner.plugins.of(volume) {
-        Some(plugin) => plugin.delete(volume).await.map_err(|error| error.to_string()),
+        Some(plugin) => plugin.delete(volume).await.map_err(|error| runtime::causes(&error)),
         None => Err("nothing here deletes it".to_owned()),
     };
     if let Err(why) = deleted {
@@ -126,7 +126,13 @@ pub(super) async fn recycle(inner: &Inner, volume: &Volume) -> Result<(), Troubl
         .await);
     };
     if let Err(error) = plugin.recycle(volume).await {
-        return Err(failed(inner, volume, "VolumeFailedRecycle", format!("Recycle failed: {error}")).await);
+        return Err(failed(
+            inner,
+            volume,
+            "VolumeFailedRecycle",
+            format!("Recycle failed: {}", runtime::causes(&error)),
+        )
+        .await);
     }
     inner.notices.always(volume, &Notice::normal("VolumeRecycled", "Volume recycled"));
     let target = Target::of(&volume.meta);

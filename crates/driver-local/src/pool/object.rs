@@ -131,13 +131,13 @@ impl Object {
         self.dir.join(RECORD).exists()
     }
 
-    pub fn write_record<T: Serialize>(&self, value: &T) -> Result<(), SysError> {
+    pub fn write_record<T: Serialize + DeserializeOwned>(&self, value: &T) -> Result<(), SysError> {
         self.write(RECORD, value, Lasting::PowerCut)
     }
 
     /// As [`Self::write_record`], where what comes later makes the record's name durable: the commit of a draft, or a journal
     /// that keeps changes in order.
-    pub fn draft_record<T: Serialize>(&self, value: &T) -> Result<(), SysError> {
+    pub fn draft_record<T: Serialize + DeserializeOwned>(&self, value: &T) -> Result<(), SysError> {
         self.write(RECORD, value, Lasting::PowerCutOnceDirectoryIsSynced)
     }
 
@@ -180,8 +180,12 @@ impl Object {
         }
     }
 
-    fn write<T: Serialize>(&self, name: &'static str, value: &T, lasting: Lasting) -> Result<(), SysError> {
-        let bytes = record::seal(value).map_err(SysError::on("encode", &self.dir.join(name)))?;
+    fn write<T>(&self, name: &'static str, value: &T, lasting: Lasting) -> Result<(), SysError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let path = self.dir.join(name);
+        let bytes = record::seal_over(value, &path).map_err(SysError::on("encode", &path))?;
         durable::write_file(&self.dir, name.as_ref(), &bytes, (0o600, lasting))
     }
 }

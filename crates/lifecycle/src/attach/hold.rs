@@ -14,7 +14,7 @@ use api::node::Readiness;
 use api::object::UnixSeconds;
 use api::{Attachment, Node};
 
-use super::names::{attachment_name, parse_unique};
+use super::names::{attachment_name, is_hashed_name, parse_unique};
 use crate::{Lookup, Notice, Reason, Standing};
 
 /// Whether somebody wants an attachment where it is.
@@ -159,7 +159,7 @@ pub fn judge(held: &Held<'_>) -> Hold {
         Need::Second => return Hold::Second,
         Need::Unwanted => {}
     }
-    if !is_ours(attachment.name()) {
+    if !is_hashed_name(attachment.name()) {
         return Hold::NotOurs;
     }
     match held.node {
@@ -228,12 +228,6 @@ pub fn usage(node: Lookup<'_, Node>, attachment: &str) -> Usage {
 /// Whether a unique name and a node make this attachment.
 fn names(unique: &str, node: &str, attachment: &str) -> bool {
     parse_unique(unique).is_some_and(|(driver, handle)| attachment_name(driver, handle, node) == attachment)
-}
-
-/// Whether a name is one that attach/detach controllers give.
-fn is_ours(name: &str) -> bool {
-    let hash = name.strip_prefix("csi-").unwrap_or_default();
-    hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 impl fmt::Display for Hold {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::{Attachment, Node, Pod, PodVolume};
 
 use super::hold::{Held, Hold, Need, Rules, judge, usage};
-use super::names::attachment_name;
+use super::identity::{AttachmentIdentity, identify};
 use super::target::{Around, Target, Unattachable, resolve, targets};
 use super::wish::{Because, Other, Slot, Users, Wish, about};
 use crate::Lookup;
@@ -44,6 +44,7 @@ impl Sight<'_> {
             node: self.node(&pod.node),
             own,
             others: &others,
+            doubts: &self.doubts(pod, &target),
             users: &self.users(pod, &target),
             slot: Slot::Free,
             waited: own.map_or(Duration::ZERO, |own| self.age(own)),
@@ -73,10 +74,26 @@ impl Sight<'_> {
         self.nodes.iter().find(|node| node.name() == name).map_or(Lookup::Absent, Lookup::Found)
     }
 
-    /// Whether an attachment is of this volume: by the volume's name, or by the hash in its own.
+    /// Whether an attachment is of this volume: by what it tells itself, or by the volume that it names.
     pub fn is_of(&self, attachment: &Attachment, target: &Target) -> bool {
-        let by_hash = attachment_name(&target.driver, &target.handle, &attachment.node);
-        attachment.name() == by_hash || attachment.volume.as_deref() == Some(target.name())
+        identify(attachment, (&target.driver, &target.handle)) == AttachmentIdentity::Of
+            || attachment.volume.as_deref().is_some_and(|name| self.stands_for(name, target))
+    }
+
+    /// Whether a PersistentVolume is one of this volume.
+    fn stands_for(&self, name: &str, target: &Target) -> bool {
+        let named = || self.around.volume(name).and_then(|volume| Target::of_volume(&volume).ok()?);
+        name == target.name() || named().is_some_and(|named| named.unique() == target.unique())
+    }
+
+    /// Attachments to other nodes that may be of this volume: what they attach is not known.
+    fn doubts(&self, pod: &Pod, target: &Target) -> Vec<&Attachment> {
+        let unknown = |held: &&Attachment| {
+            *held.node != *pod.node
+                && identify(held, (&target.driver, &target.handle)) == AttachmentIdentity::Unknown
+                && held.volume.as_deref().is_some_and(|name| self.around.volume(name).is_none())
+        };
+        self.attachments.iter().filter(unknown).collect()
     }
 
     fn users(&self, pod: &Pod, target: &Target) -> Users {

@@ -15,6 +15,7 @@
 //! [`explain`](crate::explain) and events print the same reasons: [`Because`] for who waits, [`Hold`] for who holds.
 
 pub mod hold;
+mod identity;
 pub mod look;
 mod names;
 pub mod node;
@@ -24,7 +25,8 @@ mod tests;
 pub mod wish;
 
 pub use hold::{Evidence, Hold, judge};
+pub use identity::{AttachmentIdentity, identify, published};
 pub use look::Sight;
-pub use names::{attachment_name, parse_unique, unique_name};
+pub use names::{attachment_name, is_hashed_name, parse_unique, unique_name};
 pub use target::{Target, resolve};
 pub use wish::{Because, about};

@@ -27,6 +27,12 @@ pub fn attachment_name(driver: &str, handle: &str, node: &str) -> String {
     })
 }
 
+/// Whether a name is one that [`attachment_name`] gives.
+pub fn is_hashed_name(name: &str) -> bool {
+    let hash = name.strip_prefix("csi-").unwrap_or_default();
+    hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A volume for one node gets no attachment while any other node has one, confirmed or not, coming or going
 //!    (weakness 31). Whether a node really has it is unknown until its attachment is gone.
-//! 2. An error of the attacher ends nothing: the attachment stays, and the attacher tries again (races 32, 33).
+//! 2. Nor while an attachment of the driver whose volume is not known is on another node.
+//! 3. An error of the attacher ends nothing: the attachment stays, and the attacher tries again (races 32, 33).
 
 use std::fmt;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct Wish<'a> {
     pub own: Option<&'a Attachment>,
     /// The attachments of the same volume to other nodes.
     pub others: &'a [Other<'a>],
+    /// The driver's attachments to other nodes whose volume is not known.
+    pub doubts: &'a [&'a Attachment],
     /// Pods that want the volume on other nodes.
     pub users: &'a Users,
     pub slot: Slot,
@@ -89,6 +92,13 @@ pub enum Because {
         volume: Box<str>,
         holders: Vec<Holder>,
         users: Users,
+    },
+    /// Another node may have it: a VolumeAttachment of the driver names a PersistentVolume that does not exist.
+    Doubtful {
+        volume: Box<str>,
+        attachment: Box<str>,
+        named: Box<str>,
+        node: Word,
     },
     /// Another node had it first although both have an attachment; this node is not told until that one is gone.
     Second {
@@ -190,6 +200,14 @@ fn without(wish: &Wish<'_>) -> Because {
         let holders = wish.others.iter().map(holder).collect();
         return Because::Held { volume: wish.target.name().into(), holders, users: wish.users.clone() };
     }
+    if let (Sharing::OneNode, Some(doubt)) = (wish.target.sharing, wish.doubts.first()) {
+        return Because::Doubtful {
+            volume: wish.target.name().into(),
+            attachment: doubt.name().into(),
+            named: doubt.volume.clone().unwrap_or_default(),
+            node: doubt.node.clone(),
+        };
+    }
     match wish.slot {
         Slot::Full { limit } => Because::Queued { driver: wish.target.driver.clone(), limit },
         Slot::Free => Because::Attach { node: wish.node_name.into() },
@@ -246,6 +264,12 @@ impl fmt::Display for Because {
                 write!(f, "Waiting for detach for volume \"{volume}\" {users}")?;
                 holders.iter().try_for_each(|holder| write!(f, "; {holder}"))
             }
+            Self::Doubtful { volume, attachment, named, node } => write!(
+                f,
+                "Waiting for detach for volume \"{volume}\" VolumeAttachment \"{attachment}\" of node \"{node}\" may be of this \
+                 volume: it names PersistentVolume \"{named}\", which does not exist. Delete the VolumeAttachment when node \
+                 \"{node}\" does not use the volume"
+            ),
             Self::Second { volume, holder } => {
                 write!(f, "Waiting for detach for volume \"{volume}\" Volume may be on one node only; {holder}")
             }
@@ -287,6 +311,7 @@ impl Reason for Because {
             Self::NodeMissing { .. } => "node_missing",
             Self::Unmanaged { .. } => "node_unmanaged",
             Self::Held { .. } => "held",
+            Self::Doubtful { .. } => "doubtful",
             Self::Second { .. } => "second",
             Self::Queued { .. } => "queued",
             Self::Attach { .. } => "attach",
@@ -307,7 +332,7 @@ impl Reason for Because {
                 Standing::Waiting
             }
             Self::Leaving { .. } | Self::Second { .. } => Standing::Waiting,
-            Self::NodeMissing { .. } | Self::Unmanaged { .. } => Standing::Stuck,
+            Self::NodeMissing { .. } | Self::Unmanaged { .. } | Self::Doubtful { .. } => Standing::Stuck,
             // As long as one of the nodes needs a person, so does this.
             Self::Held { holders, .. } => {
                 holders.iter().map(|holder| holder.hold.standing()).fold(Standing::Waiting, Ord::max)
@@ -317,9 +342,11 @@ impl Reason for Because {
 
     fn notice(&self) -> Option<Notice> {
         match self {
-            Self::Held { .. } | Self::Second { .. } | Self::Failed { .. } | Self::Overdue { .. } => {
-                Some(Notice::warning(FAILED, self.to_string()))
-            }
+            Self::Held { .. }
+            | Self::Doubtful { .. }
+            | Self::Second { .. }
+            | Self::Failed { .. }
+            | Self::Overdue { .. } => Some(Notice::warning(FAILED, self.to_string())),
             Self::Leaving { error: Some(_), .. } => Some(Notice::warning(FAILED, self.to_string())),
             Self::Attached { .. } => Some(Notice::normal(SUCCEEDED, self.to_string())),
             Self::NodeMissing { .. } | Self::Unmanaged { .. } | Self::Queued { .. } | Self::Attach { .. } => None,

@@ -163,6 +163,7 @@ impl Picture {
             claim: None,
             stored: self.volume(&begun.volume).found(),
             twin: None,
+            origin: intent::IntentOrigin::Here,
             attempt: intent::Attempt::Open,
         };
         matches!(intent::decide(&seen).because, intent::Because::Stored { .. })

@@ -62,6 +62,7 @@ fn begun(trail: &mut Trail<'_>, claim: &Claim, name: &str) {
         claim: Some(claim),
         stored: picture.volume(&begun.volume).found(),
         twin: None,
+        origin: intent::IntentOrigin::Here,
         attempt: intent::Attempt::Open,
     };
     let because = intent::decide(&seen).because;

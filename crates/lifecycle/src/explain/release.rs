@@ -5,6 +5,7 @@ use api::{Kind, Source, Volume};
 use super::{Finding, Step, Subject, Told, Trail, advice, around, presence};
 use crate::decision::Lookup;
 use crate::outcome::Call;
+use crate::provision::backing::is_same_backing;
 use crate::provision::{Names, delete};
 use crate::release::volume::{Because, ClaimSeen, Seen, decide};
 
@@ -71,7 +72,13 @@ fn deleted(trail: &mut Trail<'_>, volume: &Volume, by: &str) {
     let claim = volume.claim.as_ref().map_or(Lookup::Absent, |reference| picture.claim(&reference.key));
     let names = [by.to_owned()];
     let (seen, backing) = (delete::VolumeSeen::Live(volume), delete::Backing::Unknown);
-    let seen = delete::Seen { volume: seen, claim, names: Names(&names), backing };
+    let twin = picture
+        .volumes
+        .items()
+        .iter()
+        .find(|twin| twin.name() != volume.name() && is_same_backing(twin, volume) && delete::keeps(twin));
+    let twins = twin.map_or(delete::TwinsSeen::None, delete::TwinsSeen::Kept);
+    let seen = delete::Seen { volume: seen, claim, names: Names(&names), backing, twins };
     let because = delete::decide(&seen).because;
     let told = Told::default().fixed(advice::delete(volume, &because));
     trail.push(Subject::provisioner(by), Step::Delete, &because, told);

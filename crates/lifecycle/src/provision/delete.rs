@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. Only a Released volume with policy Delete is deleted, while our finalizer is on it, and after the server said that
 //!    it still is one, and that the claim it names is gone or has another volume.
-//! 2. The object goes after what it stands for, and our finalizer goes last: a crash anywhere repeats, and never forgets.
+//! 2. Nothing is deleted that another volume stands for, unless that one is to be deleted as well.
+//! 3. The object goes after what it stands for, and our finalizer goes last: a crash anywhere repeats, and never forgets.
 
 use std::fmt;
 
@@ -21,6 +22,22 @@ pub struct Seen<'a> {
     pub claim: Lookup<'a, Claim>,
     pub names: Names<'a>,
     pub backing: Backing,
+    pub twins: TwinsSeen<'a>,
+}
+
+/// Other volumes that are made of the same thing.
+#[derive(Debug, Clone, Copy)]
+pub enum TwinsSeen<'a> {
+    /// One that keeps it ([`keeps`]).
+    Kept(&'a Volume),
+    /// None that is known, and a cache is not enough for this volume.
+    NotRead,
+    None,
+}
+
+/// Whether a volume speaks against deleting what it is made of: all do but those that are to be deleted themselves.
+pub fn keeps(twin: &Volume) -> bool {
+    !(twin.reclaim == ReclaimPolicy::Delete && twin.phase == VolumePhase::Released)
 }
 
 /// The volume, and how sure we are that it is still like this.
@@ -50,6 +67,8 @@ pub enum Action {
     },
     /// Ask the server for the volume, then decide again. No write.
     ReadVolume,
+    /// Ask the server for volumes that are made of the same thing, then decide again. No write.
+    ReadTwins,
     /// Delete what it is made of. No write.
     DeleteBacking,
     /// Delete the object.
@@ -77,6 +96,10 @@ pub enum Because {
     },
     ClaimLives {
         claim: Key,
+    },
+    /// Another volume is made of the same thing.
+    Shared {
+        volume: Box<str>,
     },
     Released {
         claim: Key,
@@ -145,7 +168,11 @@ fn deletable(seen: &Seen<'_>, volume: &Volume, guarded: bool) -> Verdict {
         Lookup::Found(_) | Lookup::Absent => match seen.volume {
             // Somebody may have freed the volume for another claim, or changed its policy to save the data.
             VolumeSeen::Cached(_) => Decision::act(Because::CacheMayLag { claim: key }, Action::ReadVolume),
-            VolumeSeen::Live(_) => Decision::act(Because::Released { claim: key }, Action::DeleteBacking),
+            VolumeSeen::Live(_) => match seen.twins {
+                TwinsSeen::Kept(twin) => Decision::rest(Because::Shared { volume: twin.name().into() }),
+                TwinsSeen::NotRead => Decision::act(Because::CacheMayLag { claim: key }, Action::ReadTwins),
+                TwinsSeen::None => Decision::act(Because::Released { claim: key }, Action::DeleteBacking),
+            },
         },
     }
 }
@@ -179,6 +206,11 @@ impl fmt::Display for Because {
                 write!(f, "claim {claim} seems to be done with the volume, but the cache may lag")
             }
             Self::ClaimLives { claim } => write!(f, "the volume is released, but claim {claim} still lives"),
+            Self::Shared { volume } => write!(
+                f,
+                "PersistentVolume {volume:?} stands for the same volume, which is deleted only when that one is released and \
+                 has the policy Delete, or is gone; set this one's policy to Retain to keep the data for good"
+            ),
             Self::Released { claim } => write!(f, "claim {claim} is done with the volume, which is to be deleted"),
             Self::Emptied => write!(f, "what the volume was made of is deleted"),
             Self::Gone => write!(f, "the volume is deleted"),
@@ -197,6 +229,7 @@ impl Reason for Because {
             Self::Unclaimed => "unclaimed",
             Self::CacheMayLag { .. } => "cache_may_lag",
             Self::ClaimLives { .. } => "claim_lives",
+            Self::Shared { .. } => "shared",
             Self::Released { .. } => "released",
             Self::Emptied => "emptied",
             Self::Gone => "gone",
@@ -208,6 +241,7 @@ impl Reason for Because {
             Self::NotOurs | Self::Kept { .. } | Self::InUse | Self::LetGo | Self::Gone => Standing::Settled,
             Self::Unguarded | Self::CacheMayLag { .. } | Self::Released { .. } | Self::Emptied => Standing::Moving,
             Self::Unclaimed | Self::ClaimLives { .. } => Standing::Waiting,
+            Self::Shared { .. } => Standing::Stuck,
         }
     }
 }

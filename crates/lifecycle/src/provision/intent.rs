@@ -2,7 +2,10 @@
 //!
 //! # Invariants
 //! 1. An intent is closed only when the volume is stored as an object, or there is surely nothing.
-//! 2. What was made and cannot be stored under its name is undone, unless the object that has the name is made of it.
+//! 2. What was made and cannot be stored under its name is undone, unless another object is made of it.
+//! 3. A volume that another object stands for is neither stored a second time nor deleted.
+//! 4. An intent of an earlier process whose claim does not wait for it may be older than an operator's decision to keep the volume: its
+//!    volume is stored with the policy Retain.
 
 use std::fmt;
 
@@ -21,9 +24,33 @@ pub struct Seen<'a> {
     pub claim: Option<&'a Claim>,
     /// The stored volume with the intent's name.
     pub stored: Option<&'a Volume>,
-    /// A stored volume of another name that is made of what was made. Looked for only before something is undone.
+    /// A stored volume of another name that is made of what was made. Looked for only before something is stored or
+    /// undone, and confirmed by the server.
     pub twin: Option<&'a Volume>,
+    pub origin: IntentOrigin,
     pub attempt: Attempt<'a>,
+}
+
+/// Which process wrote the intent, and what the server says of the claim of one that an earlier process wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IntentOrigin {
+    /// This process.
+    Here,
+    /// An earlier process, and the claim waits for its volume.
+    Earlier,
+    /// An earlier process, and the claim is gone or had a volume already: its volume may have been stored before and taken
+    /// away by an operator.
+    EarlierUnwanted,
+}
+
+impl IntentOrigin {
+    /// The origin of an earlier process's intent whose claim the server showed like this.
+    pub fn earlier(claim: Option<&Claim>) -> Self {
+        match claim.is_some_and(waits) {
+            true => Self::Earlier,
+            false => Self::EarlierUnwanted,
+        }
+    }
 }
 
 /// What is known of the creation itself.
@@ -45,6 +72,8 @@ pub enum Action {
     Create,
     /// Store the volume.
     Store,
+    /// Store the volume with the policy Retain, whatever its class says.
+    StoreRetained,
     /// Delete what was made.
     Undo,
     /// Nothing is open any more.
@@ -69,8 +98,16 @@ pub enum Because {
     NameTaken {
         volume: Box<str>,
     },
-    /// Another object has the name and is made of the very same thing.
+    /// Another object is made of the very same thing.
     SourceTaken {
+        volume: Box<str>,
+    },
+    /// Another object is made of the very same thing and is being deleted: whether the thing goes with it is not known.
+    SourceLeaving {
+        volume: Box<str>,
+    },
+    /// The volume of an earlier process's intent is made, and its claim does not wait for it.
+    Unclaimed {
         volume: Box<str>,
     },
     Refused {
@@ -87,9 +124,17 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
         Attempt::Refused(retry) => Decision::act(Because::Refused { retry }, Action::Close),
         Attempt::Undone => Decision::act(Because::NameTaken { volume }, Action::Close),
         Attempt::Made(made) => match seen.stored {
-            None => Decision::act(Because::Made { volume }, Action::Store),
+            None => match (seen.twin, seen.origin) {
+                (Some(twin), _) => shared(twin),
+                (None, IntentOrigin::Here | IntentOrigin::Earlier) => {
+                    Decision::act(Because::Made { volume }, Action::Store)
+                }
+                (None, IntentOrigin::EarlierUnwanted) => {
+                    Decision::act(Because::Unclaimed { volume }, Action::StoreRetained)
+                }
+            },
             Some(stored) if stored.source != made.source => match seen.twin {
-                Some(twin) => Decision::act(Because::SourceTaken { volume: twin.name().into() }, Action::Close),
+                Some(twin) => shared(twin),
                 None => Decision::act(Because::NameTaken { volume }, Action::Undo),
             },
             Some(stored) if is_ours(stored, seen.uid) => Decision::act(Because::Stored { volume }, Action::Close),
@@ -106,15 +151,29 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
     }
 }
 
+/// Another object stands for what was made.
+fn shared(twin: &Volume) -> Verdict {
+    let volume = twin.name().into();
+    match twin.meta.is_deleting() {
+        true => Decision::rest(Because::SourceLeaving { volume }),
+        false => Decision::act(Because::SourceTaken { volume }, Action::Close),
+    }
+}
+
 fn is_ours(stored: &Volume, uid: &Uid) -> bool {
     stored.claim.as_ref().is_some_and(|reference| reference.uid.as_ref() == Some(uid))
 }
 
 fn reason(seen: &Seen<'_>) -> Because {
-    match seen.claim {
-        Some(claim) if claim.volume_name.is_empty() && !claim.meta.is_deleting() => Because::Wanted,
-        Some(_) | None => Because::Orphaned,
+    match seen.claim.is_some_and(waits) {
+        true => Because::Wanted,
+        false => Because::Orphaned,
     }
+}
+
+/// Whether a claim waits for its volume.
+fn waits(claim: &Claim) -> bool {
+    claim.volume_name.is_empty() && !claim.meta.is_deleting()
 }
 
 impl fmt::Display for Because {
@@ -128,8 +187,22 @@ impl fmt::Display for Because {
                 write!(f, "what was made as {volume:?} cannot be stored: another PersistentVolume has that name")
             }
             Self::SourceTaken { volume } => {
-                write!(f, "a PersistentVolume {volume:?} of another claim is made of what was made for this one")
+                write!(
+                    f,
+                    "PersistentVolume {volume:?} already stands for the volume that the driver answered with; it is neither \
+                     stored a second time nor deleted"
+                )
             }
+            Self::SourceLeaving { volume } => write!(
+                f,
+                "PersistentVolume {volume:?} stands for the volume that the driver answered with and is being deleted; \
+                 waiting for its end"
+            ),
+            Self::Unclaimed { volume } => write!(
+                f,
+                "a provisioner that ended began volume {volume:?}, and its claim does not wait for it any more; it is stored with \
+                 the policy Retain, because an operator may have kept its data. Set the policy to Delete to delete it"
+            ),
             Self::Refused { retry } => match retry {
                 Retry::Later => write!(f, "it was refused, and is tried again later"),
                 Retry::Elsewhere => write!(f, "there was no room, another node has to be chosen"),
@@ -148,6 +221,8 @@ impl Reason for Because {
             Self::Stored { .. } => "stored",
             Self::NameTaken { .. } => "name_taken",
             Self::SourceTaken { .. } => "source_taken",
+            Self::SourceLeaving { .. } => "source_leaving",
+            Self::Unclaimed { .. } => "unclaimed",
             Self::Refused { .. } => "refused",
         }
     }
@@ -156,6 +231,8 @@ impl Reason for Because {
         match self {
             Self::Stored { .. } => Standing::Settled,
             Self::Wanted | Self::Orphaned | Self::Made { .. } | Self::NameTaken { .. } => Standing::Moving,
+            Self::Unclaimed { .. } => Standing::Moving,
+            Self::SourceLeaving { .. } => Standing::Waiting,
             Self::SourceTaken { .. } => Standing::Stuck,
             Self::Refused { retry } => match retry {
                 Retry::Later | Retry::Elsewhere => Standing::Waiting,
@@ -167,9 +244,11 @@ impl Reason for Because {
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Stored { .. } => Some(Notice::normal("ProvisioningSucceeded", self.to_string())),
-            Self::NameTaken { .. } | Self::SourceTaken { .. } => {
+            Self::NameTaken { .. } | Self::SourceTaken { .. } | Self::SourceLeaving { .. } => {
                 Some(Notice::warning("ProvisioningFailed", self.to_string()))
             }
+            // Said about the volume: the claim is gone.
+            Self::Unclaimed { .. } => Some(Notice::warning("VolumeRetained", self.to_string())),
             // The provisioner's own words about a refusal are told with it.
             Self::Refused { .. } | Self::Wanted | Self::Orphaned | Self::Made { .. } => None,
         }

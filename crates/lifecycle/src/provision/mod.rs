@@ -8,6 +8,7 @@
 //!    begun creation forgotten (P2 to P6).
 //! 2. Nothing is deleted while a claim with the uid that the volume names may still live.
 
+pub mod backing;
 pub mod claim;
 pub mod csi;
 pub mod delete;

@@ -5,7 +5,8 @@ use api::{Claim, Class, Key, ReclaimPolicy, Uid, Volume};
 use serde_json::{Value, json};
 
 use super::claim::{self, Beside, ClaimSeen, Held};
-use super::delete::{self, Backing, VolumeSeen};
+use super::delete::{self, Backing, TwinsSeen, VolumeSeen};
+use super::intent::IntentOrigin::{Earlier, EarlierUnwanted, Here};
 use super::intent::{self, Attempt};
 use super::{Names, delete_failed, failed};
 use crate::bind::tests::{bond, claim, class, over, volume};
@@ -169,7 +170,15 @@ fn a_claim_that_was_served_is_read_before_it_is_served_again_1469() {
 
 fn ended(stored: Option<&Volume>, attempt: Attempt<'_>) -> intent::Verdict {
     let uid = Uid::from("claim-uid");
-    intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim: None, stored, twin: None, attempt })
+    intent::decide(&intent::Seen {
+        uid: &uid,
+        volume_name: "v",
+        claim: None,
+        stored,
+        twin: None,
+        origin: Here,
+        attempt,
+    })
 }
 
 #[test]
@@ -192,7 +201,15 @@ fn the_claim_changes_what_is_said_and_not_what_is_done_p4() {
     let uid = Uid::from("claim-uid");
     let decided = |claim: &Claim| {
         let (claim, attempt) = (Some(claim), Attempt::Open);
-        intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim, stored: None, twin: None, attempt })
+        intent::decide(&intent::Seen {
+            uid: &uid,
+            volume_name: "v",
+            claim,
+            stored: None,
+            twin: None,
+            origin: Here,
+            attempt,
+        })
     };
     let waiting = decided(&claim(json!({})));
     let elsewhere = decided(&claim(json!({"spec": {"volumeName": "another"}})));
@@ -214,10 +231,36 @@ fn what_cannot_be_stored_under_its_name_is_undone_unless_somebody_has_it_1469() 
     assert!(matches!(same.because, intent::Because::SourceTaken { .. }));
     let uid = Uid::from("claim-uid");
     let (stored, twin, attempt) = (Some(&stranger), Some(&made), Attempt::Made(&made));
-    let elsewhere = intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim: None, stored, twin, attempt });
+    let elsewhere =
+        intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim: None, stored, twin, origin: Here, attempt });
     assert!(matches!(elsewhere.because, intent::Because::SourceTaken { .. }), "a static volume under another name");
     let going = volume("v", over(bond(), json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})));
     assert_eq!(ended(Some(&going), Attempt::Open).actions, [intent::Action::Create], "it may stand for an earlier one");
+}
+
+/// A volume that an operator kept is found by an intent that is older than his decision.
+#[test]
+fn an_earlier_intent_never_has_a_kept_volume_deleted() {
+    let (uid, made) = (Uid::from("claim-uid"), volume("v", bond()));
+    let decided = |twin, origin| {
+        let attempt = Attempt::Made(&made);
+        intent::decide(&intent::Seen { uid: &uid, volume_name: "v", claim: None, stored: None, twin, origin, attempt })
+    };
+    assert_eq!(decided(None, Here).actions, [intent::Action::Store], "its claim may go, and the volume with it");
+    assert_eq!(decided(None, Earlier).actions, [intent::Action::Store]);
+    assert_eq!(decided(None, EarlierUnwanted).actions, [intent::Action::StoreRetained]);
+    assert_eq!(decided(None, EarlierUnwanted).because.notice().unwrap().reason, "VolumeRetained");
+    let kept = volume("kept", json!({}));
+    let going = volume("kept", json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}));
+    for origin in [Here, Earlier, EarlierUnwanted] {
+        assert_eq!(decided(Some(&kept), origin).actions, [intent::Action::Close], "{origin:?}");
+        assert!(decided(Some(&going), origin).is_rest(), "{origin:?}: whether the volume goes with it is not known");
+    }
+    let waiting = claim(json!({}));
+    assert_eq!(intent::IntentOrigin::earlier(Some(&waiting)), Earlier);
+    for over in [None, Some(claim(json!({"spec": {"volumeName": "v"}})))] {
+        assert_eq!(intent::IntentOrigin::earlier(over.as_ref()), EarlierUnwanted);
+    }
 }
 
 fn guarded() -> Value {
@@ -235,7 +278,8 @@ fn state(phase: &str, policy: &str) -> Value {
 
 fn deleted(volume: &Volume, claim: Lookup<'_, Claim>, backing: Backing) -> delete::Verdict {
     let (names, volume) = (names(), VolumeSeen::Live(volume));
-    delete::decide(&delete::Seen { volume, claim, names: Names(&names), backing })
+    let twins = TwinsSeen::None;
+    delete::decide(&delete::Seen { volume, claim, names: Names(&names), backing, twins })
 }
 
 fn first(volume: &Volume) -> delete::Verdict {
@@ -290,7 +334,7 @@ fn only_a_released_volume_with_policy_delete_and_our_finalizer_is_deleted_2_11_3
     assert_eq!(first(&released).actions, [delete::Action::DeleteBacking]);
     let (names, volume_seen, claim) = (names(), VolumeSeen::Cached(&released), Lookup::Absent);
     let (names, backing) = (Names(&names), Backing::Unknown);
-    let cached = delete::decide(&delete::Seen { volume: volume_seen, claim, names, backing });
+    let cached = delete::decide(&delete::Seen { volume: volume_seen, claim, names, backing, twins: TwinsSeen::None });
     assert_eq!(cached.actions, [delete::Action::ReadVolume], "it may be somebody else's by now");
     let going = json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}});
     let going_guarded = volume("v", over(over(state("Released", "Delete"), guarded()), going.clone()));
@@ -333,4 +377,28 @@ fn failures_are_told_with_upstreams_reasons_2_5() {
     assert_eq!(notice.reason, "ProvisioningFailed");
     assert_eq!(notice.message, "failed to provision volume with StorageClass \"fast\": no room");
     assert_eq!(delete_failed("in use").reason, "VolumeFailedDelete");
+}
+
+#[test]
+fn a_handle_that_another_volume_keeps_is_not_deleted() {
+    let released = volume("v", over(state("Released", "Delete"), guarded()));
+    let names = names();
+    let decided = |twins| {
+        let (volume, claim) = (VolumeSeen::Live(&released), Lookup::Absent);
+        delete::decide(&delete::Seen { volume, claim, names: Names(&names), backing: Backing::Unknown, twins })
+    };
+    let twin = volume("twin", json!({}));
+    let kept = decided(TwinsSeen::Kept(&twin));
+    assert!(kept.is_rest() && matches!(kept.because, delete::Because::Shared { .. }), "{kept:?}");
+    assert_eq!(decided(TwinsSeen::NotRead).actions, [delete::Action::ReadTwins]);
+    assert_eq!(decided(TwinsSeen::None).actions, [delete::Action::DeleteBacking]);
+    for (phase, policy, keeps) in [
+        ("Released", "Delete", false),
+        ("Released", "Retain", true),
+        ("Bound", "Delete", true),
+        ("Available", "Delete", true),
+        ("Failed", "Delete", true),
+    ] {
+        assert_eq!(delete::keeps(&volume("twin", state(phase, policy))), keeps, "{phase} {policy}");
+    }
 }

@@ -224,6 +224,7 @@ impl View<'_> {
             claim,
             stored,
             twin: None,
+            origin: intent::IntentOrigin::Here,
             attempt: intent::Attempt::Open,
         };
         let key = match &begun.key {

@@ -34,6 +34,7 @@ use v1::plugin_capability::service::Type as Service;
 
 pub use facts::{Capabilities, Facts};
 
+use crate::causes;
 use crate::metrics::{Caller, Metrics};
 use crate::stop::Stop;
 
@@ -76,7 +77,7 @@ pub trait Dial: Send + Sync + 'static {
 impl Dial for ::csi::Endpoint {
     fn dial(&self) -> BoxFuture<'_, Result<Connection, String>> {
         Box::pin(async move {
-            let (channel, lost) = ::csi::connect_once(self).await.map_err(|error| chain(&error))?;
+            let (channel, lost) = ::csi::connect_once(self).await.map_err(|error| causes(&error))?;
             Ok(Connection { channel, lost: Box::pin(lost) })
         })
     }
@@ -86,16 +87,6 @@ impl Dial for Box<dyn Dial> {
     fn dial(&self) -> BoxFuture<'_, Result<Connection, String>> {
         (**self).dial()
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// Why there is no connection once we are told to stop.

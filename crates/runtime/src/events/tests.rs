@@ -161,3 +161,25 @@ fn a_long_message_is_cut_at_a_character() {
     assert_eq!(cut(&message).len(), 1024);
     assert_eq!(cut("short"), "short");
 }
+
+/// A controller that asks the server before it says the same again.
+#[tokio::test(start_paused = true)]
+async fn a_reason_is_told_once_although_a_look_at_the_server_comes_between() {
+    use lifecycle::release::volume::Because;
+    let claim = api::Key::namespaced("n", "c");
+    let (events, ..) = Scene::new()
+        .run(async |recorder| {
+            let notices = crate::Notices::new(recorder.clone());
+            for _ in 0..5 {
+                notices.tell(&subject(), &Because::CacheMayLag { claim: claim.clone() });
+                notices.tell(&subject(), &Because::NoRecycler);
+                sleep(Duration::from_secs(10)).await;
+            }
+            notices.tell(&subject(), &Because::Unclaimed);
+            notices.tell(&subject(), &Because::NoRecycler);
+            sleep(Duration::from_secs(10)).await;
+        })
+        .await;
+    let [event] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(event["count"], json!(2), "once, and once more after all was well");
+}

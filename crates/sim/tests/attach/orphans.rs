@@ -1,5 +1,6 @@
 //! What a restart finds, and attachments that nobody speaks for (6.3, races 35 to 38, weaknesses 36 and 42).
 
+use api::keys::annotation;
 use api::{Claim, Key, Kind, Volume};
 use lifecycle::attach::{attachment_name, unique_name};
 use serde_json::json;
@@ -15,6 +16,19 @@ async fn left_alone(rig: &Rig) {
     rig.pod("p", "a", &["one"]).await;
     rig.until_mounted("a", "one").await;
     rig.end().await;
+}
+
+/// The volume of handle "one" under another name.
+async fn named_again(rig: &Rig) {
+    rig.claim("again", "ReadWriteOnce").await;
+    let claim = rig.get(Kind::CLAIM, &key("again")).await.expect("it is there");
+    let spec = json!({
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+        "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": DRIVER, "volumeHandle": "one"},
+        "claimRef": {"namespace": "default", "name": "again", "uid": claim["metadata"]["uid"]},
+    });
+    rig.create(Kind::VOLUME, json!({"metadata": {"name": "pv-again"}, "spec": spec})).await;
+    rig.patch_status(Kind::CLAIM, &key("again"), json!({"phase": "Bound"})).await;
 }
 
 async fn forget_claim_and_volume(rig: &Rig, handle: &str) {
@@ -101,15 +115,7 @@ fn the_same_volume_under_another_name_is_the_same_volume_i15() {
         rig.played.storage().orders.stuck.insert("a".to_owned());
         rig.end_pod("p").await;
         forget_claim_and_volume(rig, "one").await;
-        rig.claim("again", "ReadWriteOnce").await;
-        let claim = rig.get(Kind::CLAIM, &key("again")).await.expect("it is there");
-        let spec = json!({
-            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
-            "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": DRIVER, "volumeHandle": "one"},
-            "claimRef": {"namespace": "default", "name": "again", "uid": claim["metadata"]["uid"]},
-        });
-        rig.create(Kind::VOLUME, json!({"metadata": {"name": "pv-again"}, "spec": spec})).await;
-        rig.patch_status(Kind::CLAIM, &key("again"), json!({"phase": "Bound"})).await;
+        named_again(rig).await;
         rig.pod("q", "b", &["again"]).await;
         rig.begin();
         rig.stays("one", "a", 120).await;
@@ -117,6 +123,68 @@ fn the_same_volume_under_another_name_is_the_same_volume_i15() {
         rig.played.storage().orders.stuck.clear();
         let there = async || rig.attachment("one", "b").await.is_some();
         rig.until("it goes to the other node", there).await;
+    });
+}
+
+/// The attacher's note makes the attachment known, and its volume's object is gone: it counts by the handle.
+#[test]
+fn an_attachment_whose_volume_is_gone_blocks_by_the_handle_that_was_published() {
+    calm(async |rig: &Rig| {
+        left_alone(rig).await;
+        let held = Key::cluster(&attachment_name(DRIVER, "one", "a"));
+        let note = json!({"metadata": {"annotations": {annotation::PUBLISHED_HANDLE.text(): "one"}}});
+        rig.patch(Kind::ATTACHMENT, &held, note).await;
+        rig.played.storage().orders.stuck.insert("a".to_owned());
+        rig.end_pod("p").await;
+        forget_claim_and_volume(rig, "one").await;
+        named_again(rig).await;
+        rig.pod("q", "b", &["again"]).await;
+        rig.begin();
+        rig.stays("one", "a", 120).await;
+        assert!(rig.attachment("one", "b").await.is_none(), "the volume is still at node a");
+        rig.played.storage().orders.stuck.clear();
+        let there = async || rig.attachment("one", "b").await.is_some();
+        rig.until("it goes to the other node", there).await;
+    });
+}
+
+/// A name of its own, an object that is gone, and no note: it may be any volume of the driver.
+#[test]
+fn an_attachment_that_tells_nothing_of_its_volume_blocks_a_volume_for_one_node() {
+    calm(async |rig: &Rig| {
+        rig.node("a").await;
+        rig.node("b").await;
+        let spec = json!({"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "gone"}});
+        rig.create(Kind::ATTACHMENT, json!({"metadata": {"name": "by-hand"}, "spec": spec})).await;
+        rig.volume("one", "ReadWriteOnce").await;
+        rig.pod("q", "b", &["one"]).await;
+        rig.quiet(120).await;
+        assert!(rig.attachment("one", "b").await.is_none());
+        let said = rig.events("FailedAttachVolume").await;
+        assert!(said.iter().any(|event| event.contains("may be of this volume")), "{said:?}");
+        rig.delete::<api::Attachment>(&Key::cluster("by-hand")).await;
+        rig.until_mounted("b", "one").await;
+    });
+}
+
+/// The object that it named was seen before it went.
+#[test]
+fn an_attachment_with_a_name_of_its_own_is_remembered_by_what_it_named() {
+    calm(async |rig: &Rig| {
+        rig.node("a").await;
+        rig.node("b").await;
+        rig.volume("one", "ReadWriteOnce").await;
+        rig.volume("two", "ReadWriteOnce").await;
+        let spec = json!({"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "pv-one"}});
+        rig.create(Kind::ATTACHMENT, json!({"metadata": {"name": "by-hand"}, "spec": spec})).await;
+        rig.quiet(10).await;
+        forget_claim_and_volume(rig, "one").await;
+        named_again(rig).await;
+        rig.pod("q", "b", &["again"]).await;
+        rig.pod("r", "b", &["two"]).await;
+        rig.until_mounted("b", "two").await;
+        rig.quiet(120).await;
+        assert!(rig.attachment("one", "b").await.is_none(), "and no other volume of the driver is held up");
     });
 }
 

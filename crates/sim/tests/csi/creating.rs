@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::Kind;
 use api::keys::{annotation, finalizer, parameter};
+use csi::v1::controller_service_capability::rpc::Type as Rpc;
 use serde_json::json;
 use tonic::Code;
 
@@ -218,6 +219,52 @@ fn nothing_is_deleted_while_it_is_attached_and_it_goes_at_once_afterwards_sideca
         let before = tokio::time::Instant::now();
         stage.until("it is gone", async |stage| stage.driver.names().is_empty()).await;
         assert!(before.elapsed().as_secs() < 10, "14.3 #4: the backoff was {:?}", before.elapsed());
+    });
+}
+
+/// Without the ability an attachment is only a note that a node uses the volume: its agent has to unstage first.
+#[test]
+fn nothing_is_deleted_under_an_attachment_of_a_driver_that_publishes_nothing() {
+    play(&options(), None, async |stage: Stage| {
+        stage.driver.with().rpcs.retain(|rpc| *rpc != Rpc::PublishUnpublishVolume);
+        // The driver says what it can do when it connects.
+        stage.driver.show(false);
+        stage.driver.show(true);
+        stage.make(&class(json!({}))).await;
+        stage.make(&claim("data", json!({}))).await;
+        stage.until("it is bound", async |stage| stage.is_bound("data").await).await;
+        // It names another object: the volume is known by the handle that was published.
+        let handle = stage.driver.names().remove(0);
+        let note = json!({annotation::PUBLISHED_HANDLE.text(): handle});
+        let attachment = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": "va", "annotations": note},
+            "spec": {"attacher": NAME, "nodeName": "n1", "source": {"persistentVolumeName": "gone"}}});
+        stage.make(&attachment).await;
+        stage.drop_claim("data").await;
+        stage.wait().await;
+        assert!(stage.driver.with().deletes.is_empty(), "the node may have it staged");
+        let key = api::Key::cluster("va");
+        stage.client.delete::<api::Attachment>(&key, &Default::default()).await.expect("it can be deleted");
+        let before = tokio::time::Instant::now();
+        stage.until("it is gone", async |stage| stage.driver.names().is_empty()).await;
+        assert!(before.elapsed().as_secs() < 10, "its end wakes the volume: {:?}", before.elapsed());
+    });
+}
+
+/// Another node has no more room where nodes do not matter.
+#[test]
+fn a_driver_without_topology_that_has_no_room_keeps_the_selected_node() {
+    play(&options(), None, async |stage: Stage| {
+        stage.make(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2"}})).await;
+        stage.driver.with().script.push_back(Create::Fails(Code::ResourceExhausted));
+        stage.make(&class(json!({"volumeBindingMode": "WaitForFirstConsumer"}))).await;
+        let mut wish = claim("data", json!({}));
+        wish["metadata"]["annotations"] = json!({annotation::SELECTED_NODE.text(): "n2"});
+        stage.make(&wish).await;
+        stage.until("it is bound", async |stage| stage.is_bound("data").await).await;
+        let held = stage.get(Kind::CLAIM, "data").await.expect("it is there");
+        assert_eq!(crate::stage::selected(&held), Some("n2"), "{held}");
+        assert_eq!(stage.driver.with().creates.len(), 2, "the same node again");
     });
 }
 

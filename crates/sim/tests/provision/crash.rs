@@ -19,7 +19,7 @@ async fn wind_up(rig: &Rig, claim: Option<&str>, uid: &Uid) {
     }
     rig.live(Fair, MINUTE).await;
     if let Some(volume) = rig.volume(uid).await {
-        rig.release(volume.name()).await;
+        rig.release_for_good(&volume).await;
     }
     rig.live(Fair, 10 * MINUTE).await;
     assert_eq!(rig.volumes().await.len(), 0, "the volume is left");

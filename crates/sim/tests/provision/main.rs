@@ -3,6 +3,7 @@
 
 mod crash;
 mod deletion;
+mod handles;
 mod intents;
 mod nfs;
 mod outcomes;

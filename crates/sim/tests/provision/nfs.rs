@@ -121,7 +121,7 @@ fn directories_survive_a_crash_at_every_write() {
                 live(&rig, root, Fair, 2).await;
                 assert_eq!(listed(root).len(), rig.volumes().await.len(), "each directory has its object");
                 if let Some(volume) = rig.volume(&uid).await {
-                    rig.release(volume.name()).await;
+                    rig.release_for_good(&volume).await;
                 }
                 live(&rig, root, Fair, 3).await;
                 assert!(listed(root).iter().all(|name| name.starts_with("archived-")));

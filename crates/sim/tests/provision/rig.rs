@@ -158,6 +158,15 @@ impl Rig {
         self.set_phase(volume, "Released").await;
     }
 
+    /// Releases a volume to be deleted. One whose claim was gone when its intent was found is kept until an operator decides.
+    pub(crate) async fn release_for_good(&self, volume: &Volume) {
+        if volume.reclaim == api::ReclaimPolicy::Retain {
+            let patch = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
+            self.patch(Kind::VOLUME, &volume.meta.key, patch).await;
+        }
+        self.release(volume.name()).await;
+    }
+
     pub(crate) async fn volumes(&self) -> Vec<Volume> {
         self.user
             .list(Kind::VOLUME, &Selection::default(), 0, None)

@@ -26,6 +26,8 @@ pub(crate) enum Turn {
     /// It happens, and the process that called dies.
     Kills,
     Refuses(Retry),
+    /// The answer names this volume, whatever was asked for.
+    Gives(&'static str),
     Takes(Duration),
 }
 
@@ -143,7 +145,7 @@ impl Storage {
         let _call = Call { storage: self, name };
         let lost = || Failed::Unknown { message: "the answer was lost".to_owned() };
         match turn.unwrap_or(Turn::Works) {
-            Turn::Works => Ok(effect()),
+            Turn::Works | Turn::Gives(_) => Ok(effect()),
             Turn::RequestLost => Err(lost()),
             Turn::AnswerLost => {
                 effect();
@@ -206,7 +208,11 @@ impl Provisioner for Storage {
             state.calls.push(Called::Create { name: plan.name.clone(), zone: plan.zone.clone() });
             state.create.pop_front()
         };
-        let handle = self.act(&plan.name, turn, || self.make(&plan.name)).await?;
+        let given = match &turn {
+            Some(Turn::Gives(handle)) => Some((*handle).to_owned()),
+            _ => None,
+        };
+        let handle = self.act(&plan.name, turn, || given.unwrap_or_else(|| self.make(&plan.name))).await?;
         let Plan { name, class, policy, size, namespace, claim, uid, .. } = plan;
         let volume = json!({
             "apiVersion": "v1", "kind": "PersistentVolume",

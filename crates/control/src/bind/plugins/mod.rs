@@ -170,3 +170,18 @@ impl Plugins {
         self.0.iter().map(|plugin| known(&**plugin)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn the_cause_of_a_failure_with_a_directory_is_said() {
+        let source = TreeError::Io { doing: "removing", name: "data".into(), source: io::Error::from_raw_os_error(1) };
+        let error = PluginError::Directory { doing: "deleting", path: "/srv/data".to_owned(), source };
+        let said = runtime::causes(&error);
+        assert!(said.starts_with("deleting the directory") && said.contains("not permitted"), "{said}");
+    }
+}

@@ -1,6 +1,7 @@
 //! CreateVolume, and what is done with its answer (spec sidecars 2.7, 2.8, 2.10).
 
 use csi::v1;
+use lifecycle::attach::unique_name;
 use lifecycle::migration;
 use lifecycle::outcome::Retry;
 use lifecycle::provision::csi::Plan;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use super::waiting::What;
 use super::wire::{self, Values};
 use super::{Inner, secret};
+use crate::handles;
 use crate::provision::{Attempt, Failed, Made};
 
 impl Inner {
@@ -30,7 +32,8 @@ impl Inner {
                 if let CallError::NotConnected { .. } = error {
                     self.waiting.claim(What::Driver, &plan.claim.uid.as_str().into());
                 }
-                return Err(wire::not_created(attempt, &error));
+                let has = self.driver.facts().map(|facts| wire::abilities(&facts.capabilities)).unwrap_or_default();
+                return Err(wire::not_created(attempt, &error, &has));
             }
         };
         let answer = wire::answer(response);
@@ -48,6 +51,20 @@ impl Inner {
 
     /// Deletes a volume that is not what was asked for. Only if that surely worked there is surely nothing.
     async fn undo(&self, id: &str, secrets: Values, wrong: &str) -> Failed {
+        // The driver may answer with a volume that another object owns; that volume must not be deleted.
+        match handles::live_owner(&self.context, &unique_name(self.name(), id)).await {
+            Ok(None) => {}
+            Ok(Some(owner)) => {
+                let message =
+                    format!("{wrong}; it was not deleted, because PersistentVolume {:?} stands for it", owner.name());
+                return Failed::Refused { message, retry: Retry::Later };
+            }
+            Err(error) => {
+                let message =
+                    format!("{wrong}, and whether another PersistentVolume stands for it is not known: {error}");
+                return Failed::Unknown { message };
+            }
+        }
         let request = v1::DeleteVolumeRequest { volume_id: id.to_owned(), secrets };
         match self.driver.delete_volume(request, self.options.timeout).await {
             Ok(_) => Failed::Refused { message: format!("{wrong}; it was deleted"), retry: Retry::Later },

@@ -11,6 +11,7 @@ use lifecycle::provision::csi::ability::{self, Ability};
 use lifecycle::provision::csi::secrets::{self, ClaimNames, Names, Purpose, Reference};
 use runtime::csi::CallError;
 
+use super::detached::Publishing;
 use super::secret::SecretError;
 use super::waiting::What;
 use super::wire::{self, Values};
@@ -33,9 +34,11 @@ impl Inner {
         let abilities = wire::abilities(&facts.capabilities);
         ability::basic(&abilities).map_err(|lacking| later(lacking.to_string()))?;
         let secrets = self.deletion_values(volume).await?;
-        if abilities.contains(&Ability::Publish) {
-            self.check_detached(volume)?;
-        }
+        let publishing = match abilities.contains(&Ability::Publish) {
+            true => Publishing::Yes,
+            false => Publishing::No,
+        };
+        self.check_detached(volume, &handle, publishing).await?;
         let request = v1::DeleteVolumeRequest { volume_id: handle, secrets };
         match self.driver_for(&provisioner).delete_volume(request, self.options.timeout).await {
             Ok(_) => {
@@ -82,26 +85,6 @@ impl Inner {
             true => Ok(()),
             false => {
                 Err(Failed::NotOurs { message: format!("{} cannot be reached from {}", volume.name(), node.name) })
-            }
-        }
-    }
-
-    /// Nothing is deleted under an attachment, whoever made it and whether or not it is attached (2.11 step 4).
-    fn check_detached(self: &Arc<Self>, volume: &Volume) -> Result<(), Failed> {
-        // Noted before the look, so that an end between the two is not missed.
-        self.waiting.volume(What::Attachment(volume.name().into()), volume.name());
-        let attachments = self.attachments();
-        if !self.context.cache::<api::Attachment>().is_synced() {
-            return Err(later("the attachments are not known yet"));
-        }
-        match attachments.first(volume.name()) {
-            None => {
-                self.waiting.take(&What::Attachment(volume.name().into()));
-                Ok(())
-            }
-            Some(held) => {
-                let message = format!("persistentvolume {} is still attached to node {}", volume.name(), held.node);
-                Err(Failed::InUse { message })
             }
         }
     }

@@ -11,6 +11,7 @@
 mod contest;
 mod create;
 mod delete;
+mod detached;
 mod guards;
 mod places;
 mod plan;
@@ -37,6 +38,7 @@ use super::{Attempt, Failed, Made, Provisioner, Settled, Unplanned, Wake, Wish};
 use crate::capacity::Refresh;
 use crate::{Context, index};
 use contest::Contest;
+use detached::SharedAttachments;
 use guards::Holds;
 use places::Places;
 pub(crate) use places::{Cached, relabelled};
@@ -76,6 +78,7 @@ struct Inner {
     identity: String,
     places: Places,
     attachments: OnceLock<Lookup<Attachment>>,
+    listed: SharedAttachments,
     attachment_news: OnceLock<Subscription>,
     claim_news: OnceLock<Subscription>,
     holds: Holds,
@@ -107,6 +110,7 @@ impl CsiProvisioner {
             identity,
             places: Places::new(context, options.node.clone()),
             attachments: OnceLock::new(),
+            listed: SharedAttachments::default(),
             attachment_news: OnceLock::new(),
             claim_news: OnceLock::new(),
             holds: Holds::default(),
@@ -167,6 +171,9 @@ impl Inner {
             cache.subscribe(move |change| {
                 if let (Change::Removed(gone), Some(inner)) = (change, told.upgrade()) {
                     inner.wake(&What::Attachment(gone.volume.clone().unwrap_or_default()));
+                    if let Some(unique) = lifecycle::attach::published(gone) {
+                        inner.wake(&What::Attachment(unique.into()));
+                    }
                 }
             })
         });

@@ -16,7 +16,7 @@ pub(super) enum What {
     Claim(Key),
     /// A change of a snapshot.
     Snapshot(Key),
-    /// The end of a volume's attachment, by the volume's name.
+    /// The end of a volume's attachment, by the PersistentVolume's name or the volume's unique name.
     Attachment(Box<str>),
     /// A change of what nodes say about themselves.
     Nodes,

@@ -8,7 +8,7 @@ use csi::v1::plugin_capability::service::Type as Service;
 use csi::v1::volume_capability::access_mode::Mode;
 use csi::v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use csi::v1::volume_content_source::{SnapshotSource, Type as ContentType, VolumeSource};
-use lifecycle::outcome::{Call, Code, Outcome, Retry, outcome, repeated};
+use lifecycle::outcome::{Call, Code, Outcome, Retry, outcome, repeated, without_places};
 use lifecycle::provision::csi::access::Access;
 use lifecycle::provision::csi::answer::Answer;
 use lifecycle::provision::csi::plan::Shape;
@@ -54,7 +54,7 @@ pub(super) fn not_deleted(error: &CallError) -> Failed {
 }
 
 /// What is known after a creation that failed.
-pub(super) fn not_created(attempt: Attempt, error: &CallError) -> Failed {
+pub(super) fn not_created(attempt: Attempt, error: &CallError, has: &Abilities) -> Failed {
     let message = error.to_string();
     let Some(code) = error.code() else { return not_sent(attempt, message) };
     let code = Code::from_number(code as i32);
@@ -62,6 +62,7 @@ pub(super) fn not_created(attempt: Attempt, error: &CallError) -> Failed {
         Attempt::First => outcome(Call::CreateVolume, code),
         Attempt::Repeat => repeated(Call::CreateVolume, code),
     };
+    let known = if has.contains(&Ability::Topology) { known } else { without_places(known) };
     match known {
         Outcome::Refused(retry) => Failed::Refused { message, retry },
         Outcome::Done | Outcome::Unknown => Failed::Unknown { message },

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Claim, Key, Uid, Volume};
+use api::{Claim, Key, ReclaimPolicy, Uid, Volume};
 use lifecycle::Reason as _;
 use lifecycle::outcome::Retry;
 use lifecycle::provision::failed;
-use lifecycle::provision::intent::{Action, Attempt, Because, Seen, decide};
+use lifecycle::provision::intent::{Action, Attempt, Because, IntentOrigin, Seen, decide};
 use runtime::metrics;
 use runtime::{Stop, Verdict};
 
 use super::Engine;
 use super::claim::{Refusal, Step};
 use super::memory::{Begun, Known, Made};
+use super::twins::Surroundings;
 use crate::provision::{self, Failed, Provisioner, Settled};
 
 impl<P: Provisioner> Engine<P> {
@@ -31,9 +32,14 @@ impl<P: Provisioner> Engine<P> {
             };
         }
         let stored = self.context.cache::<Volume>().get(&key);
-        let twin = match (&begun.known, &stored) {
-            (Known::Made(made), Some(stored)) if stored.source != made.volume.source => self.twin(&made.volume),
-            _ => None,
+        let around = match &begun.known {
+            Known::Made(made) => self.surroundings(uid, &begun, (&made.volume, stored.as_deref())).await,
+            // Nothing is stored or undone yet, so other volumes of the handle do not matter.
+            _ => Ok(Surroundings { origin: IntentOrigin::Here, twin: None }),
+        };
+        let Surroundings { origin, twin } = match around {
+            Ok(around) => around,
+            Err(error) => return Step::Break(Verdict::Failed(error.to_string())),
         };
         let decision = decide(&Seen {
             uid,
@@ -41,6 +47,7 @@ impl<P: Provisioner> Engine<P> {
             claim: claim.as_deref(),
             stored: stored.as_deref(),
             twin: twin.as_deref(),
+            origin,
             attempt: match &begun.known {
                 Known::Found | Known::New | Known::Open => Attempt::Open,
                 Known::Made(made) => Attempt::Made(&made.volume),
@@ -52,19 +59,21 @@ impl<P: Provisioner> Engine<P> {
         match (decision.actions.into_iter().next(), &begun.known) {
             (Some(Action::Create), _) => self.create(uid, &begun, claim.as_deref(), stop).await,
             (Some(Action::Store), Known::Made(made)) => self.store(uid, &begun, claim.as_deref(), made).await,
+            (Some(Action::StoreRetained), Known::Made(made)) => {
+                self.store_retained(uid, &begun, made, &decision.because).await
+            }
             (Some(Action::Undo), Known::Made(made)) => self.undo(uid, &begun, claim.as_deref(), made).await,
             (Some(Action::Close), _) => {
                 Step::Break(self.close(uid, &begun, claim.as_ref(), (&decision.because, stored.as_deref())).await)
             }
+            (None, _) => {
+                // The other volume may be deleted meanwhile; the next attempt looks for it again.
+                self.memory.learn(uid, Known::Open);
+                Step::Break(self.in_doubt(&begun, claim.as_deref(), decision.because.to_string()))
+            }
             // Only what was made is stored or undone.
-            (Some(Action::Store | Action::Undo) | None, _) => Step::Break(Verdict::Done),
+            (Some(Action::Store | Action::StoreRetained | Action::Undo), _) => Step::Break(Verdict::Done),
         }
-    }
-
-    /// Another object that is made of the same thing.
-    fn twin(&self, made: &Volume) -> Option<Arc<Volume>> {
-        let mut volumes = self.context.cache::<Volume>().walk();
-        volumes.find(|volume| volume.source == made.source && volume.name() != made.name())
     }
 
     /// Makes the volume, or finds it.
@@ -81,10 +90,14 @@ impl<P: Provisioner> Engine<P> {
         self.memory.learn(uid, Known::Open);
         let message = match self.provisioner.create(&begun.intent.plan, attempt).await {
             Ok(made) => match serde_json::from_value::<Volume>(made.volume.clone()) {
-                Ok(volume) => {
-                    self.memory.learn(uid, Known::Made(Arc::new(Made { volume, body: made.volume })));
-                    return Step::Continue(());
-                }
+                Ok(volume) => match self.memory.made(uid, Made { volume, body: made.volume }) {
+                    Ok(()) => return Step::Continue(()),
+                    Err(other) => {
+                        format!(
+                            "the driver answered with the volume that it has just made for the claim with uid {other}"
+                        )
+                    }
+                },
                 Err(error) => {
                     format!("the volume that was made cannot be written as an object: {error}; this is a bug")
                 }
@@ -119,6 +132,21 @@ impl<P: Provisioner> Engine<P> {
                 }
             }
         }
+    }
+
+    /// Stores a volume that an earlier process began and no claim waits for, with a policy that keeps it.
+    async fn store_retained(&self, uid: &Uid, begun: &Begun<P::Plan>, made: &Made, because: &Because) -> Step {
+        let mut body = made.body.clone();
+        body["spec"]["persistentVolumeReclaimPolicy"] = ReclaimPolicy::Retain.name().into();
+        tracing::warn!(volume = begun.intent.volume, claim = %begun.intent.claim(), "{because}");
+        let kept = Made { volume: made.volume.clone(), body };
+        let step = self.store(uid, begun, None, &kept).await;
+        if let (Some(stored), Some(notice)) =
+            (self.context.cache::<Volume>().get(&made.volume.meta.key), because.notice())
+        {
+            self.notices.say(&*stored, notice);
+        }
+        step
     }
 
     /// Another object has the name: what was made for nobody goes again.

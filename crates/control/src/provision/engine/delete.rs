@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::keys::finalizer;
 use api::{Claim, Key, Object as _, Revision, Volume};
-use lifecycle::provision::delete::{Action, Backing, Seen, VolumeSeen, decide};
+use lifecycle::provision::delete::{Action, Backing, Because, Seen, VolumeSeen, decide};
 use lifecycle::provision::delete_failed;
 use lifecycle::{Lookup, Notice};
 use runtime::client::Error;
@@ -18,8 +18,8 @@ use tracing::Instrument as _;
 
 use super::claim::Step;
 use super::{Engine, ROUNDS, is_stale};
-use crate::Live;
 use crate::provision::{Failed, Provisioner};
+use crate::{Live, handles};
 
 /// How long a volume that should go may be in use before it is said to have failed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,6 +30,8 @@ struct Said {
     claim: Option<Live<Claim>>,
     /// The revision at which it showed the volume.
     volume: Option<Revision>,
+    /// Whether it was asked for other volumes that are made of the same.
+    twins: bool,
 }
 
 impl<P: Provisioner> Engine<P> {
@@ -60,6 +62,7 @@ impl<P: Provisioner> Engine<P> {
     /// One step.
     async fn look_at(&self, volume: &Arc<Volume>, said: &mut Said, stop: &Stop) -> Step {
         let cached = self.claim_of(volume);
+        let keeper = self.keeper(volume);
         let decision = decide(&Seen {
             volume: match said.volume == Some(volume.meta.revision) {
                 true => VolumeSeen::Live(volume),
@@ -75,10 +78,21 @@ impl<P: Provisioner> Engine<P> {
                 Some(_) => Backing::Gone,
                 None => Backing::Unknown,
             },
+            twins: self.twins_seen(volume, keeper.as_deref(), said.twins),
         });
         tracing::trace!(volume = volume.name(), because = %decision.because, "a volume is looked at");
         match decision.actions.into_iter().next() {
-            None => Step::Break(Verdict::Done),
+            None => match &decision.because {
+                because @ Because::Shared { .. } => Step::Break(self.not_deleted(volume, because.to_string())),
+                _ => Step::Break(Verdict::Done),
+            },
+            Some(Action::ReadTwins) => match handles::live_twins(&self.context, volume).await {
+                Ok(_) => {
+                    said.twins = true;
+                    Step::Continue(())
+                }
+                Err(error) => Step::Break(Verdict::Failed(error.to_string())),
+            },
             Some(Action::ReadClaim { key }) => match self.context.read::<Claim>(&key).await {
                 Ok(answer) => {
                     said.claim = Some(answer);

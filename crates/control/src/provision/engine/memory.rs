@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::{Claim, Uid, Volume};
 use lifecycle::outcome::Retry;
+use lifecycle::provision::backing::is_same_backing;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -36,12 +37,20 @@ struct State<Plan> {
 pub(super) struct Begun<Plan> {
     pub(super) intent: Arc<Intent<Plan>>,
     pub(super) known: Known,
+    pub(super) writer: IntentWriter,
     pub(super) since: Instant,
+}
+
+/// Which process wrote an intent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IntentWriter {
+    This,
+    Earlier,
 }
 
 impl<Plan> Clone for Begun<Plan> {
     fn clone(&self) -> Self {
-        Self { intent: self.intent.clone(), known: self.known.clone(), since: self.since }
+        Self { intent: self.intent.clone(), known: self.known.clone(), writer: self.writer, since: self.since }
     }
 }
 
@@ -107,7 +116,11 @@ impl<Plan> Memory<Plan> {
     }
 
     pub(super) fn begin(&self, claim: &Uid, intent: Arc<Intent<Plan>>, known: Known) {
-        let begun = Begun { intent, known, since: Instant::now() };
+        let writer = match known {
+            Known::Found => IntentWriter::Earlier,
+            Known::New | Known::Open | Known::Made(_) | Known::Refused { .. } | Known::Undone => IntentWriter::This,
+        };
+        let begun = Begun { intent, known, writer, since: Instant::now() };
         self.state().begun.entry(claim.clone()).or_insert(begun);
     }
 
@@ -123,6 +136,19 @@ impl<Plan> Memory<Plan> {
         if let Some(begun) = self.state().begun.get_mut(claim) {
             begun.known = known;
         }
+    }
+
+    /// The volume is made. Refused, with the claim, if another claim's volume that is not stored yet is made of the same.
+    pub(super) fn made(&self, claim: &Uid, made: Made) -> Result<(), Uid> {
+        let mut state = self.state();
+        let same = |known: &Known| matches!(known, Known::Made(held) if is_same_backing(&held.volume, &made.volume));
+        if let Some((other, _)) = state.begun.iter().find(|(uid, begun)| *uid != claim && same(&begun.known)) {
+            return Err(other.clone());
+        }
+        if let Some(begun) = state.begun.get_mut(claim) {
+            begun.known = Known::Made(Arc::new(made));
+        }
+        Ok(())
     }
 
     pub(super) fn end(&self, claim: &Uid) {

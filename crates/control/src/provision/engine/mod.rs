@@ -7,6 +7,7 @@
 //! | `delete` | a volume whose time is over |
 //! | `memory` | what is worth knowing between two looks at one object; lost with the process, and missed by nobody |
 //! | `turns` | making and deleting one volume never overlap |
+//! | `twins` | other objects that stand for the same volume |
 
 mod attempt;
 mod claim;
@@ -14,6 +15,7 @@ mod delete;
 mod memory;
 mod options;
 mod turns;
+mod twins;
 
 use std::fmt;
 use std::future::Future;
@@ -23,6 +25,7 @@ use std::time::Duration;
 use api::{Claim, Class, ConfigMap, Key, Meta, Uid, Volume};
 use futures_util::future::join3;
 use lifecycle::Notice;
+use lifecycle::provision::backing::backing_of;
 use lifecycle::provision::{Names, delete::is_ours};
 use runtime::client::Error;
 use runtime::metrics;
@@ -36,6 +39,7 @@ pub use options::{Asking, BadNaming, Naming, Options};
 use super::intent::Intent;
 use super::journal::{Found, Journal};
 use super::{Provisioner, Wake};
+use crate::handles::VOLUMES_BY_BACKING;
 use crate::{Context, Notices};
 use memory::{Known, Memory};
 use runtime::handoff::{Asked, Making};
@@ -73,6 +77,7 @@ pub struct Engine<P: Provisioner> {
     claims: Queue<Uid>,
     volumes: Queue<Box<str>>,
     by_uid: Lookup<Claim>,
+    by_backing: Lookup<Volume>,
     journal: Journal,
     arrivals: Lock<mpsc::UnboundedReceiver<Found>>,
     memory: Arc<Memory<P::Plan>>,
@@ -101,6 +106,7 @@ impl<P: Provisioner> Engine<P> {
         let (journal, arrivals) = Journal::new(&context.client, &options.namespace, &own, options.instance.as_deref());
         let mut engine = Self {
             by_uid: context.cache::<Claim>().index(BY_UID),
+            by_backing: context.cache::<Volume>().index(VOLUMES_BY_BACKING),
             notices: Notices::new(context.recorder.named(&options.component)),
             context: context.clone(),
             options,
@@ -174,9 +180,13 @@ impl<P: Provisioner> Engine<P> {
 
     fn follow_volumes(&self) -> Subscription {
         let (claims, volumes, memory) = (self.claims.clone(), self.volumes.clone(), self.memory.clone());
-        let provisioner = self.provisioner.clone();
+        let (provisioner, by_backing) = (self.provisioner.clone(), self.by_backing.clone());
         self.context.cache::<Volume>().subscribe(move |change: &Change<Volume>| {
             let volume = change.object();
+            // A volume that stands for the same may have waited for this one.
+            let backing = backing_of(volume);
+            let twins = backing.map(|backing| by_backing.all(&backing)).unwrap_or_default();
+            twins.iter().filter(|twin| twin.name() != volume.name()).for_each(|twin| volumes.add(twin.name().into()));
             if !is_ours(volume, Names(provisioner.names())) {
                 return;
             }

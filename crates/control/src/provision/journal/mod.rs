@@ -3,8 +3,8 @@
 //!
 //! The journal is a few ConfigMaps, its *pages*. A key is the uid of a claim, its value a text that the caller
 //! understands. One write takes everything that waits for a page, so that many claims share it (group commit); the end of
-//! an intent rides along with the next write, or goes out a moment later. That moment is harmless: what ended is stored as
-//! a volume, or was surely refused, and a process that finds the intent again finds that out again.
+//! an intent rides along with the next write, or goes out a moment later. What ended is stored as a volume, or was surely
+//! refused; a process that finds the intent again finds that out again, and a process that ends in order leaves none.
 //!
 //! Pages are filled in order rather than chosen by the claim's uid: a quiet cluster has one page and one write for all
 //! claims that come together, a busy one gets more pages when the first ones are comfortably full.
@@ -36,6 +36,8 @@ use page::{COMFORTABLE, LARGEST, MOST_PAGES, Owner, Texts, difference, size, siz
 const LINGER: Duration = Duration::from_secs(1);
 /// After a page could not be written, its ends wait this long. Beginnings are told of the failure.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How long a process that ends waits for its last writes.
+const DRAIN: Duration = Duration::from_secs(10);
 /// How often one write reads the page and tries again.
 const TRIES: u32 = 8;
 
@@ -240,7 +242,8 @@ impl Journal {
         Ok(false)
     }
 
-    /// Writes what waits, until `stop`. Ends that are still lingering then are left to the next process.
+    /// Writes what waits, until `stop`, and then the ends that are still lingering: an intent that outlives this process
+    /// may be older than what an operator did before the next one comes.
     pub async fn run(&self, stop: &Stop) {
         let mut writing = FuturesUnordered::new();
         let stopped = stop.stopped();
@@ -263,7 +266,19 @@ impl Journal {
                 () = wait => {}
             }
         }
-        while writing.next().await.is_some() {}
+        let drained = async {
+            loop {
+                // A write that failed waits for longer than this, and is left to the next process.
+                let (due, _) = self.state().take(Instant::now() + LINGER);
+                writing.extend(due.into_iter().map(|batch| self.write(batch)));
+                if writing.next().await.is_none() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            tracing::warn!("the ends of some intents could not be written in time; the next process looks after them");
+        }
     }
 
     async fn write(&self, batch: Batch) {

@@ -48,6 +48,7 @@ impl Case {
             node: Lookup::Found(&self.node),
             own: self.own.as_ref(),
             others: &others,
+            doubts: &[],
             users: &self.users,
             slot: self.slot,
             waited: self.waited,

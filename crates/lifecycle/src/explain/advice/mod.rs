@@ -171,9 +171,13 @@ pub(super) fn intent(because: &Intent) -> Advice {
         Intent::NameTaken { volume } | Intent::SourceTaken { volume } => {
             vec![format!("Delete or rename PersistentVolume {volume:?}, which is in the way of this claim's volume.")]
         }
-        Intent::Wanted | Intent::Orphaned | Intent::Made { .. } | Intent::Stored { .. } | Intent::Refused { .. } => {
-            Vec::new()
-        }
+        Intent::Wanted
+        | Intent::Orphaned
+        | Intent::Made { .. }
+        | Intent::SourceLeaving { .. }
+        | Intent::Unclaimed { .. }
+        | Intent::Stored { .. }
+        | Intent::Refused { .. } => Vec::new(),
     }
 }
 
@@ -226,6 +230,12 @@ pub(super) fn delete(volume: &Volume, because: &Delete) -> Advice {
         Delete::LetGo => vec![format!(
             "Somebody took the provisioner's finalizer off volume {name:?}: see whether what it was made of still exists."
         )],
+        Delete::Shared { volume: twin } => vec![
+            format!(
+                "To keep the data: kubectl patch pv {name} -p '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Retain\"}}}}'"
+            ),
+            format!("To delete it: release PersistentVolume {twin:?}, with the policy Delete, or delete that object."),
+        ],
         Delete::ClaimLives { claim } => vec![format!("Delete claim {claim} first, if nobody needs it.")],
         Delete::NotOurs
         | Delete::Unguarded

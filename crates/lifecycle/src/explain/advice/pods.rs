@@ -27,6 +27,10 @@ pub(in crate::explain) fn attach(because: &Attach) -> Advice {
         Attach::Held { .. } | Attach::Second { .. } => {
             say(["The volume is for one node at a time: what is said of its holder says what releases it."])
         }
+        Attach::Doubtful { attachment, node, .. } => vec![
+            format!("See on node {node:?} whether the volume is mounted there, and unmount it."),
+            format!("Then: kubectl delete volumeattachment {attachment}"),
+        ],
         Attach::Attaching { .. } | Attach::Overdue { .. } => say([ATTACHER]),
         Attach::Failed { code: Some(8), .. } => say([
             "The node can have no more volumes of this driver: move pods away from it, or give it more slots.",

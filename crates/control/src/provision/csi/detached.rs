@@ -1,0 +1,117 @@
+//! Whether anything is attached of a volume that is to be deleted (spec sidecars 2.11 step 4).
+//!
+//! An attachment may name a PersistentVolume that is gone, or another one of the same volume: it is found by driver and
+//! handle. The server itself is asked, since a cache that lags shows a volume as free; many deletions share one answer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::{Attachment, Kind, Volume};
+use lifecycle::attach::{AttachmentIdentity, identify, unique_name};
+use lifecycle::outcome::Retry;
+use runtime::client::{Error, Selection};
+use tokio::sync::Mutex;
+
+use super::Inner;
+use super::waiting::What;
+use crate::Context;
+use crate::handles::VOLUMES_BY_BACKING;
+use crate::provision::Failed;
+
+/// Objects per page.
+const PAGE: u32 = 500;
+
+/// Whether the driver publishes volumes to nodes, so that an attachment is more than a note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Publishing {
+    Yes,
+    No,
+}
+
+/// All attachments as the server had them. Who asks gets an answer that was begun after the question.
+#[derive(Debug, Default)]
+pub(super) struct SharedAttachments {
+    tickets: AtomicU64,
+    last: Mutex<Option<(u64, Arc<Vec<Attachment>>)>>,
+}
+
+impl SharedAttachments {
+    async fn read(&self, context: &Context) -> Result<Arc<Vec<Attachment>>, Error> {
+        let asked = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let mut last = self.last.lock().await;
+        if let Some((begun, listed)) = &*last
+            && *begun > asked
+        {
+            return Ok(listed.clone());
+        }
+        let begun = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let (mut all, mut next) = (Vec::new(), None::<String>);
+        loop {
+            let selection = Selection::default();
+            let page = context.client.list::<Attachment>(Kind::ATTACHMENT, &selection, PAGE, next.as_deref()).await?;
+            all.extend(page.items);
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        let all = Arc::new(all);
+        *last = Some((begun, all.clone()));
+        Ok(all)
+    }
+}
+
+impl Inner {
+    /// Nothing is deleted under an attachment, whoever made it and whether or not it is attached.
+    pub(super) async fn check_detached(
+        self: &Arc<Self>,
+        volume: &Volume,
+        handle: &str,
+        publishing: Publishing,
+    ) -> Result<(), Failed> {
+        let unique = unique_name(self.name(), handle);
+        let waits = [What::Attachment(volume.name().into()), What::Attachment(unique.as_str().into())];
+        // Noted before the look, so that an end between the two is not missed.
+        waits.iter().for_each(|what| self.waiting.volume(what.clone(), volume.name()));
+        if publishing == Publishing::Yes {
+            let attachments = self.attachments();
+            if let Some(held) = attachments.first(volume.name()).or_else(|| attachments.first(&unique)) {
+                return Err(in_use(volume, &held));
+            }
+        }
+        let listed = match self.listed.read(&self.context).await {
+            Ok(listed) => listed,
+            Err(Error::Forbidden { message }) if publishing == Publishing::No => {
+                tracing::warn!(volume = volume.name(), message, "deleting without a look at VolumeAttachments");
+                return Ok(());
+            }
+            Err(error) => {
+                let message = format!("the attachments cannot be read: {error}");
+                return Err(Failed::Refused { message, retry: Retry::Later });
+            }
+        };
+        let twins = self.context.cache::<Volume>().index(VOLUMES_BY_BACKING).all(&unique);
+        let names: BTreeSet<&str> = twins.iter().map(|twin| twin.name()).chain([volume.name()]).collect();
+        let is_of = |held: &&Attachment| {
+            held.volume.as_deref().is_some_and(|name| names.contains(name))
+                || identify(held, (self.name(), handle)) == AttachmentIdentity::Of
+        };
+        match listed.iter().find(is_of) {
+            None => {
+                waits.iter().for_each(|what| drop(self.waiting.take(what)));
+                Ok(())
+            }
+            Some(held) => {
+                // Its end wakes the volume.
+                self.attachments();
+                Err(in_use(volume, held))
+            }
+        }
+    }
+}
+
+fn in_use(volume: &Volume, held: &Attachment) -> Failed {
+    let message = format!("persistentvolume {} is still attached to node {}", volume.name(), held.node);
+    Failed::InUse { message }
+}
