@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::watch;
 use api::object::{Key, Kind, Meta, Object};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -14,7 +15,6 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tower::service_fn;
 
 use crate::client::{Client, Options};

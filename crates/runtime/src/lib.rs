@@ -44,6 +44,7 @@ pub mod notices;
 pub mod queue;
 pub mod stop;
 pub mod time;
+pub mod watch;
 pub mod work;
 
 pub use api::object::{Key, Kind, Meta, Object, Revision, Uid};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::watch;
 use futures_util::future::select_all;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// Gives the signal. Dropping it is not a signal.

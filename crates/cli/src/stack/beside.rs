@@ -265,7 +265,7 @@ async fn keep(driver: Driver, endpoint: Endpoint, until: Stop) {
 }
 
 /// What the driver says of itself, unless its socket is not there or it takes its time.
-async fn first_word(link: &mut tokio::sync::watch::Receiver<Link>) -> Option<Arc<Facts>> {
+async fn first_word(link: &mut runtime::watch::Receiver<Link>) -> Option<Arc<Facts>> {
     let met = async {
         // Whatever comes first, a connection or why there is none, is news to this receiver.
         link.changed().await.ok()?;

@@ -9,7 +9,7 @@ use lifecycle::attach::{Target, attachment_name};
 use lifecycle::node::slots;
 use runtime::Cache;
 use runtime::csi::Link;
-use tokio::sync::watch;
+use runtime::watch;
 
 use super::Agent;
 use crate::actual::{VolumeId, What};

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runtime::csi::Driver;
-use tokio::sync::{Notify, watch};
+use runtime::watch;
+use tokio::sync::Notify;
 
 /// A driver that is registered.
 #[derive(Debug, Clone)]

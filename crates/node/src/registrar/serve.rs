@@ -2,7 +2,7 @@
 
 use ::csi::registration::registration_server::Registration;
 use ::csi::registration::{InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse};
-use tokio::sync::watch;
+use runtime::watch;
 use tonic::{Request, Response, Status};
 
 use super::Standing;

@@ -36,8 +36,9 @@ use runtime::client::Selection;
 use runtime::csi::{Driver, DriverError, Link};
 use runtime::metrics::Plugin as PluginLabels;
 use runtime::queue::Backoff;
+use runtime::watch as channel;
 use runtime::{Caches, Change, Context, Queue, Stop, Subscription, Verdict, queue};
-use tokio::sync::{mpsc, watch as channel};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::drivers::Drivers;

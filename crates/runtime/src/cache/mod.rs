@@ -31,8 +31,9 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
+use crate::watch;
 use api::object::{Key, Object, Revision, Uid};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::client::{Client, Error, Extent, Selection};
 use crate::entropy::Entropy;

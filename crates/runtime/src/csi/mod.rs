@@ -20,9 +20,9 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::watch;
 use ::csi::v1;
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};

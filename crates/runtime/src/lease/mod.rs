@@ -23,9 +23,9 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::watch;
 use api::object::{Key, Kind};
 use k8s_openapi::api::coordination::v1::Lease;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub use record::sanitise;

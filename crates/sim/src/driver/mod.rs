@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use runtime::csi::{Connection, Dial};
-use tokio::sync::watch;
+use runtime::watch;
 use tokio::time::sleep;
 use tonic::{Code, Status};
 

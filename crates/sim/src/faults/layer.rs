@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use apiserver::http::Service;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Response, Uri};
-use tokio::sync::watch;
+use runtime::watch;
 use tokio::time::sleep;
 use tower::ServiceExt as _;
 

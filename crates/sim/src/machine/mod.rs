@@ -18,8 +18,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use runtime::watch;
 use rustix::io::Errno;
-use tokio::sync::watch;
 
 pub use fates::{Event, HostFate, HostFates, Rough};
 pub use host::ModelHost;

@@ -12,10 +12,10 @@ use std::time::Duration;
 use api::keys::{annotation, label, taint};
 use api::{Key, Kind};
 use runtime::client::Preconditions;
+use runtime::watch;
 use runtime::{Client, Patch};
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::witness::{Eyes, ROOT, shown};

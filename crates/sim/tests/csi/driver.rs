@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use csi::v1;
 use futures_util::future::BoxFuture;
 use runtime::csi::{Connection, Dial};
-use tokio::sync::watch;
+use runtime::watch;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status};
 use v1::controller_server::{Controller, ControllerServer};

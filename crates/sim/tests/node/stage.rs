@@ -18,8 +18,8 @@ use sim::driver::{Habits, Model, State};
 use sim::faults::{Fair, Fates};
 use sim::machine::{HostFates, Machine, ModelHost};
 
+use runtime::watch;
 use sim::{Ended, Journal, Process, Seed, Setup, World, simulate};
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::driver::{Door, Doorman};

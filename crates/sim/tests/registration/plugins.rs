@@ -10,7 +10,7 @@ use csi::v1;
 use futures_util::future::BoxFuture;
 use node::registry::{Plugins, Sighting, Tell};
 use runtime::csi::{Connection, Dial};
-use tokio::sync::watch;
+use runtime::watch;
 use tonic::service::Routes;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};

@@ -10,10 +10,10 @@ use api::node::PodPhase;
 use api::{Key, Kind, Meta, Object, Pod, Volume};
 use runtime::client::{Error, Selection};
 use runtime::events::{Recorder, Severity};
+use runtime::watch;
 use runtime::{Cache, Stop, Subscription};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Recycling;

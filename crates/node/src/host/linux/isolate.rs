@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use runtime::watch;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::host::HostError;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use linux::tree::{self, GroupBits, TreeError, Walk};
+use runtime::watch;
 use rustix::io::Errno;
-use tokio::sync::watch;
 
 use super::isolate::{Call, Isolation, Lane};
 use super::{failed, files, refused};

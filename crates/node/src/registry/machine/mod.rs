@@ -19,9 +19,9 @@ use lifecycle::registration::machine::{self, Action, Because, Before, Said, Want
 use lifecycle::{Lookup, Reason as _};
 use runtime::client::Error;
 use runtime::queue::Backoff;
+use runtime::watch;
 use runtime::{Context, Live, Patch, Queue, Stop, Subscription, Verdict, queue};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use facts::Facts;
