@@ -7,7 +7,8 @@
 //!    for a crash to find, and no index that could disagree with the directories.
 //! 2. Truth about the node is what the kernel says (mountinfo, loop status). Notes kept on disk are hints.
 //! 3. A device is formatted only if its record says that it never was, and a probe says that it is empty.
-//! 4. Only a volume's own filesystem is ever frozen, and a second process thaws it should we die.
+//! 4. A volume is synced before it is let go, and one that lost writes is marked on disk before anything else is done with it.
+//! 5. Only a volume's own filesystem is ever frozen, and a second process thaws it should we die.
 //!
 //! # Must never know
 //! Kubernetes, gRPC codes, sockets. It implements the slots of `driver-sdk`; the SDK does the talking.
@@ -19,6 +20,7 @@ pub mod core;
 pub mod driver;
 pub mod fault;
 pub mod keys;
+pub mod loss;
 pub mod params;
 pub mod pool;
 pub mod record;

@@ -73,6 +73,9 @@ pub enum Reason {
     /// A page token that this driver did not give out.
     #[error("starting_token {0:?} was not given out by this driver; start the listing again without a token")]
     BadToken(String),
+    /// Data that was written is missing or damaged, and repeating the call does not bring it back.
+    #[error("{0}")]
+    DataLoss(String),
     /// The storage below failed. `doing` says at what.
     #[error("{doing}")]
     Backend { doing: String },
@@ -119,6 +122,10 @@ impl Error {
         Reason::Unavailable(why.into()).into()
     }
 
+    pub fn data_loss(why: impl Into<String>) -> Self {
+        Reason::DataLoss(why.into()).into()
+    }
+
     /// The storage below failed and everything was rolled back.
     pub fn backend(doing: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { reason: Reason::Backend { doing: doing.into() }, residue: Residue::None, source: Some(source.into()) }
@@ -160,6 +167,7 @@ impl Error {
             Reason::Unauthenticated(_) => Code::Unauthenticated,
             Reason::Denied(_) => Code::PermissionDenied,
             Reason::Unsupported(_) => Code::Unimplemented,
+            Reason::DataLoss(_) => Code::DataLoss,
             Reason::Backend { .. } => Code::Internal,
         };
         match self.residue {
@@ -222,6 +230,7 @@ mod tests {
             Error::out_of_range("too small"),
             Error::busy("other call"),
             Error::unavailable("starting"),
+            Error::data_loss("sync failed"),
             Error::backend("mkfs", "exit 1"),
             Reason::Unsupported("x").into(),
             Reason::BadToken("x".into()).into(),

@@ -57,6 +57,20 @@ pub fn write_file(dir: &Path, name: &OsStr, bytes: &[u8], (mode, lasting): (u32,
     }
 }
 
+/// As [`write_file_atomic`], into the file `room` of the same directory, which has its space already, and which then becomes
+/// `name`. For a full disk: no block is asked for on filesystems that write in place. After a crash `room` may hold a part of
+/// the bytes; `name` is old or new.
+pub fn write_file_into_room(dir: &Path, room: &OsStr, name: &OsStr, bytes: &[u8]) -> Result<(), SysError> {
+    let (room_path, target) = (dir.join(room), dir.join(name));
+    let dir_fd = open_dir(dir)?;
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(&dir_fd, room, flags, Mode::empty()).map_err(SysError::on("open", &room_path))?);
+    let written = file.write_all(bytes).and_then(|()| file.set_len(bytes.len() as u64)).and_then(|()| file.sync_all());
+    written.map_err(SysError::on("write", &room_path))?;
+    renameat(&dir_fd, room, &dir_fd, name).map_err(SysError::on("replace", &target))?;
+    fsync(&dir_fd).map_err(SysError::on("make the name durable in", dir))
+}
+
 fn create_temp(dir_fd: &OwnedFd, dir: &Path, name: &OsStr, mode: u32) -> Result<(PathBuf, File), SysError> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -152,6 +166,17 @@ mod tests {
         let error = write_file_atomic(dir.path(), OsStr::new("taken"), b"x", 0o600).unwrap_err();
         assert!(error.is(Errno::ISDIR), "{error:?}");
         assert_eq!(names(dir.path()), ["taken"]);
+    }
+
+    #[test]
+    fn reserved_room_becomes_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("room"), [0; 4096]).unwrap();
+        write_file_into_room(dir.path(), OsStr::new("room"), OsStr::new("mark"), b"lost").unwrap();
+        assert_eq!(std::fs::read(dir.path().join("mark")).unwrap(), b"lost");
+        assert_eq!(names(dir.path()), ["mark"]);
+        let error = write_file_into_room(dir.path(), OsStr::new("room"), OsStr::new("mark"), b"x").unwrap_err();
+        assert!(error.is(Errno::NOENT), "{error:?}");
     }
 
     #[test]

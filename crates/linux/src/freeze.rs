@@ -9,7 +9,9 @@
 //! 2. The guard lives at least as long as the freezer. After its budget it thaws and keeps watching, so that a
 //!    filesystem frozen late is thawed as well.
 //! 3. What was frozen is thawed on every path out, panics included ([`Frozen`] thaws on drop).
-//! 4. Only a volume's own filesystem is frozen, never the pool under it: cloning needs the pool (F.6). That is the
+//! 4. A freeze that does not return in time is left to its thread, which thaws as soon as the freeze is complete. The guard
+//!    stays until then.
+//! 5. Only a volume's own filesystem is frozen, never the pool under it: cloning needs the pool (F.6). That is the
 //!    caller's choice of mounts.
 
 use std::ffi::OsString;
@@ -19,10 +21,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use super::flush::OpenMount;
 use super::{SysError, ioctl};
 
 /// The word by which the guard says that it holds every mount.
@@ -80,8 +84,13 @@ pub enum FreezeError {
     Spawn(#[source] io::Error),
     #[error("the freeze guard did not become ready")]
     GuardNotReady,
-    #[error("freezing took longer than the {} ms allowed", .0.as_millis())]
-    TooSlow(Duration),
+    /// Should it freeze later, it is thawed at once.
+    #[error(
+        "freezing {} took longer than the {} ms allowed; it does not finish writing to its device, whose pool may be full",
+        .place.display(),
+        .budget.as_millis()
+    )]
+    TooSlow { place: PathBuf, budget: Duration },
     /// Somebody else has frozen it; to thaw it would be to break their snapshot.
     #[error("{} is already frozen by somebody else", .0.display())]
     AlreadyFrozen(PathBuf),
@@ -100,29 +109,31 @@ pub enum Held {
 /// Filesystems that are frozen right now, and the guard that watches over them.
 #[derive(Debug)]
 pub struct Frozen {
-    mounts: Vec<(PathBuf, File)>,
-    guard: Guard,
+    mounts: Vec<Arc<OpenMount>>,
+    /// `None` once a freeze that did not return in time has taken the guard over.
+    guard: Option<Guard>,
 }
 
 impl Frozen {
     /// Starts the guard by running `argv`, then freezes the mounts in the order given, which for groups is sorted.
     ///
-    /// `budget` bounds the wait for the guard; `argv` carries the guard's own budget, if any.
-    pub fn freeze(argv: &[OsString], mounts: &[PathBuf], budget: Duration) -> Result<Frozen, FreezeError> {
-        let opened = mounts.iter().map(|mount| open_mount(mount).map(|dir| (mount.clone(), dir)));
-        let opened: Vec<(PathBuf, File)> = opened.collect::<Result<_, _>>()?;
-        let mut frozen = Frozen { mounts: Vec::new(), guard: Guard::start(argv, budget)? };
-        let begun = std::time::Instant::now();
-        for (path, dir) in opened {
+    /// The caller has opened the mounts and knows that they are the ones to freeze. `budget` bounds the wait for the guard
+    /// and all the freezing together; `argv` carries the guard's own budget, if any.
+    pub fn freeze(argv: &[OsString], mounts: &[Arc<OpenMount>], budget: Duration) -> Result<Frozen, FreezeError> {
+        let mut frozen = Frozen { mounts: Vec::new(), guard: Some(Guard::start(argv, budget)?) };
+        let begun = Instant::now();
+        for mount in mounts {
             // On an error `frozen` is dropped, which thaws what it holds so far.
-            match ioctl::freeze(&dir) {
-                Ok(()) => frozen.mounts.push((path, dir)),
-                Err(Errno::BUSY) => return Err(FreezeError::AlreadyFrozen(path)),
-                Err(errno) => return Err(SysError::on("freeze", &path)(errno).into()),
+            let left = budget.saturating_sub(begun.elapsed());
+            match freeze_within(mount, left, |mount| ioctl::freeze(&mount.dir), &mut frozen.guard) {
+                Some(Ok(())) => frozen.mounts.push(Arc::clone(mount)),
+                Some(Err(Errno::BUSY)) => return Err(FreezeError::AlreadyFrozen(mount.place.clone())),
+                Some(Err(errno)) => return Err(SysError::on("freeze", &mount.place)(errno).into()),
+                // The guard may have thawed the earlier ones by now: the copy would not be of one moment.
+                None => return Err(FreezeError::TooSlow { place: mount.place.clone(), budget }),
             }
-            // By now the guard may have thawed the earlier ones: the cut would not be one moment.
             if begun.elapsed() >= budget {
-                return Err(FreezeError::TooSlow(budget));
+                return Err(FreezeError::TooSlow { place: mount.place.clone(), budget });
             }
         }
         Ok(frozen)
@@ -136,14 +147,16 @@ impl Frozen {
     fn thaw_all(&mut self) -> Result<Held, SysError> {
         let mut held = Held::ToTheEnd;
         let mut failed = None;
-        while let Some((_, dir)) = self.mounts.pop() {
-            match thaw(&dir) {
+        while let Some(mount) = self.mounts.pop() {
+            match thaw(&mount.dir) {
                 Ok(Thaw::Thawed) => {}
                 Ok(Thaw::WasNotFrozen) => held = Held::EndedEarly,
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        self.guard.end(if failed.is_none() { LastWord::Done } else { LastWord::Thaw });
+        if let Some(mut guard) = self.guard.take() {
+            guard.end(if failed.is_none() { LastWord::Done } else { LastWord::Thaw });
+        }
         failed.map_or(Ok(held), Err)
     }
 }
@@ -153,6 +166,67 @@ impl Drop for Frozen {
         if let Err(error) = self.thaw_all() {
             tracing::error!(%error, "a filesystem may still be frozen");
         }
+    }
+}
+
+/// How far one freeze has come, seen by the thread that freezes and by the one that waits for it.
+#[derive(Debug)]
+enum Freezing {
+    Waiting,
+    Returned(Result<(), Errno>),
+    /// The caller has stopped waiting: the thread that completes the freeze thaws it, and then ends the guard.
+    Abandoned(Option<Guard>),
+}
+
+/// Freezes on a thread of its own, because a filesystem that cannot write to its device freezes only when it can. `None` when
+/// that takes longer than `patience`: then the thread takes the guard over and thaws as soon as the freeze is complete.
+fn freeze_within(
+    mount: &Arc<OpenMount>,
+    patience: Duration,
+    freeze: impl FnOnce(&OpenMount) -> Result<(), Errno> + Send + 'static,
+    guard: &mut Option<Guard>,
+) -> Option<Result<(), Errno>> {
+    let shared = Arc::new((Mutex::new(Freezing::Waiting), Condvar::new()));
+    let (theirs, frozen) = (Arc::clone(&shared), Arc::clone(mount));
+    std::thread::spawn(move || {
+        let answer = freeze(&frozen);
+        let (state, returned) = &*theirs;
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, Freezing::Returned(answer)) {
+            Freezing::Abandoned(guard) => {
+                drop(state);
+                end_abandoned(&frozen, answer, guard);
+            }
+            Freezing::Waiting | Freezing::Returned(_) => returned.notify_all(),
+        }
+    });
+    let (state, returned) = &*shared;
+    let waiting = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let waiting = returned.wait_timeout_while(waiting, patience, |state| matches!(state, Freezing::Waiting));
+    let (mut state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
+    match &*state {
+        Freezing::Returned(answer) => Some(*answer),
+        Freezing::Waiting | Freezing::Abandoned(_) => {
+            *state = Freezing::Abandoned(guard.take());
+            None
+        }
+    }
+}
+
+/// The end of a freeze that its caller did not wait for.
+fn end_abandoned(mount: &OpenMount, answer: Result<(), Errno>, guard: Option<Guard>) {
+    let word = match answer.map_err(SysError::on("freeze", &mount.place)).and_then(|()| thaw(&mount.dir).map(drop)) {
+        Ok(()) => {
+            tracing::warn!(place = %mount.place.display(), "a freeze completed late and was thawed at once");
+            LastWord::Done
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a freeze that took too long has ended");
+            if answer.is_ok() { LastWord::Thaw } else { LastWord::Done }
+        }
+    };
+    if let Some(mut guard) = guard {
+        guard.end(word);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fs::FsType;
+use crate::mountinfo::MountTable;
 use crate::rig::{MIB, MINUTE, Rig, needs};
 
 const MOUNTS_VARIABLE: &str = "ORLOP_TEST_GUARD_MOUNTS";
@@ -45,17 +46,22 @@ fn is_frozen(mount: &Path) -> bool {
     }
 }
 
+fn opened(mounts: &[PathBuf]) -> Vec<Arc<OpenMount>> {
+    let table = MountTable::read().unwrap();
+    mounts.iter().map(|place| Arc::new(OpenMount::open(table.top(place).unwrap()).unwrap())).collect()
+}
+
 #[test]
 fn frozen_filesystems_are_thawed_in_the_end_f6() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let mounts: Vec<PathBuf> = ["a", "b"].map(|name| rig.mounted(name, FsType::Ext4, 64 * MIB).2).into();
-    let frozen = Frozen::freeze(&guard_argv(&mounts, MINUTE), &mounts, MINUTE).unwrap();
+    let frozen = Frozen::freeze(&guard_argv(&mounts, MINUTE), &opened(&mounts), MINUTE).unwrap();
     assert!(mounts.iter().all(|mount| is_frozen(mount)));
     assert_eq!(frozen.thaw().unwrap(), Held::ToTheEnd);
     assert!(!mounts.iter().any(|mount| is_frozen(mount)));
 
-    drop(Frozen::freeze(&guard_argv(&mounts, MINUTE), &mounts, MINUTE).unwrap());
+    drop(Frozen::freeze(&guard_argv(&mounts, MINUTE), &opened(&mounts), MINUTE).unwrap());
     assert!(!mounts.iter().any(|mount| is_frozen(mount)), "dropping thaws too");
 }
 
@@ -64,10 +70,11 @@ fn the_guard_thaws_when_its_parent_dies_fact_20() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let mounts = [rig.mounted("a", FsType::Ext4, 64 * MIB).2];
-    let mut frozen = Frozen::freeze(&guard_argv(&mounts, MINUTE), &mounts, MINUTE).unwrap();
+    let mut frozen = Frozen::freeze(&guard_argv(&mounts, MINUTE), &opened(&mounts), MINUTE).unwrap();
     // Death of the parent, as the guard sees it: the pipe ends and nobody has thawed anything.
-    drop(frozen.guard.lifeline.take());
-    assert!(frozen.guard.child.wait().unwrap().success());
+    let guard = frozen.guard.as_mut().unwrap();
+    drop(guard.lifeline.take());
+    assert!(guard.child.wait().unwrap().success());
     assert!(!is_frozen(&mounts[0]));
     assert_eq!(frozen.thaw().unwrap(), Held::EndedEarly);
 }
@@ -77,7 +84,7 @@ fn the_guard_thaws_when_the_budget_is_spent_and_we_learn_of_it_r20() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let mounts = [rig.mounted("a", FsType::Ext4, 64 * MIB).2];
-    let frozen = Frozen::freeze(&guard_argv(&mounts, Duration::from_millis(300)), &mounts, MINUTE).unwrap();
+    let frozen = Frozen::freeze(&guard_argv(&mounts, Duration::from_millis(300)), &opened(&mounts), MINUTE).unwrap();
     // A writer blocks in the kernel until the thaw; that it returns is the proof.
     std::fs::write(mounts[0].join("file"), "written after the thaw").unwrap();
     assert_eq!(frozen.thaw().unwrap(), Held::EndedEarly);
@@ -90,7 +97,7 @@ fn a_filesystem_frozen_by_somebody_else_is_left_to_them() {
     let mounts: Vec<PathBuf> = ["a", "b"].map(|name| rig.mounted(name, FsType::Ext4, 64 * MIB).2).into();
     let theirs = File::open(&mounts[1]).unwrap();
     freeze(&theirs).unwrap();
-    let error = Frozen::freeze(&guard_argv(&mounts, MINUTE), &mounts, MINUTE).unwrap_err();
+    let error = Frozen::freeze(&guard_argv(&mounts, MINUTE), &opened(&mounts), MINUTE).unwrap_err();
     assert!(matches!(&error, FreezeError::AlreadyFrozen(path) if *path == mounts[1]), "{error}");
     assert!(!is_frozen(&mounts[0]), "the one frozen before it is thawed again");
     assert!(is_frozen(&mounts[1]), "neither we nor the guard may thaw theirs");
@@ -103,7 +110,31 @@ fn a_guard_that_dies_early_means_nothing_is_frozen() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let mounts = [rig.mounted("a", FsType::Ext4, 64 * MIB).2];
-    let error = Frozen::freeze(&["true".into()], &mounts, MINUTE).unwrap_err();
+    let error = Frozen::freeze(&["true".into()], &opened(&mounts), MINUTE).unwrap_err();
     assert!(matches!(error, FreezeError::GuardNotReady), "{error}");
+    assert!(!is_frozen(&mounts[0]));
+}
+
+#[test]
+fn a_freeze_that_returns_too_late_is_thawed_at_once_and_the_guard_stays_until_then() {
+    needs!(FsType::Ext4);
+    let rig = Rig::new();
+    let mounts = [rig.mounted("a", FsType::Ext4, 64 * MIB).2];
+    let mount = opened(&mounts).remove(0);
+    let mut guard = Some(Guard::start(&guard_argv(&mounts, MINUTE), MINUTE).unwrap());
+    let (release, held) = mpsc::channel::<()>();
+    let (say, frozen) = mpsc::channel();
+    let slow = move |mount: &OpenMount| {
+        held.recv().unwrap();
+        let answer = ioctl::freeze(&mount.dir);
+        say.send(answer).unwrap();
+        answer
+    };
+    assert_eq!(freeze_within(&mount, Duration::from_millis(20), slow, &mut guard), None);
+    assert!(guard.is_none(), "the thread that freezes has the guard now");
+    release.send(()).unwrap();
+    frozen.recv().unwrap().unwrap();
+    // A writer blocks in the kernel until the thaw; that it returns is the proof.
+    std::fs::write(mounts[0].join("file"), "written after the thaw").unwrap();
     assert!(!is_frozen(&mounts[0]));
 }

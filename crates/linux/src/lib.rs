@@ -11,9 +11,11 @@
 //! 3. Targets of mounts are held by file descriptor between check and use, and a symbolic link is refused (R16).
 //! 4. External tools run through [`command`]: own process group, `LC_ALL=C`, a deadline, captured output.
 
+pub mod bounded;
 pub mod command;
 pub mod durable;
 pub mod error;
+pub mod flush;
 pub mod freeze;
 pub mod fs;
 pub mod holders;

@@ -326,6 +326,8 @@ fn try_attach(image: &File, how: Attach, index: u32) -> Result<Option<Attached>,
         Err(errno) => return Err(SysError::on("attach an image to", &path)(errno).into()),
     }
     lift_protection(&fd, &path)?;
+    // The device keeps a write error of the file it had before until one caller is told. It must not be told of this file.
+    let _ = rustix::fs::fsync(&fd);
     let status = read_status(&fd, index, &path)?;
     let direct_io = status.is_some_and(|status| status.direct_io);
     if how.direct_io && !direct_io {
@@ -348,6 +350,24 @@ fn configure(fd: &OwnedFd, image: &File, flags: u32, block_size: u32) -> Result<
             ioctl::loop_configure(fd, image.as_fd(), flags & !direct_io, block_size)
         }
         answer => answer,
+    }
+}
+
+/// Opens a device that is attached to this file already, to be used again. While it is open it stays attached.
+///
+/// `None` when the device has another file, or none, by now.
+pub fn reopen(status: &LoopStatus) -> Result<Option<Attached>, LoopError> {
+    let device = &status.device;
+    let fd = match open_node(&device.path, OFlags::RDONLY) {
+        Ok(fd) => fd,
+        Err(LoopError::Sys(error)) if error.is(Errno::NXIO) || error.is(Errno::NODEV) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match read_status(&fd, device.index, &device.path)? {
+        Some(now) if now.backing == status.backing => {
+            Ok(Some(Attached { device: device.clone(), fd, direct_io: now.direct_io }))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -429,6 +449,11 @@ pub fn wait_until_free(backing: BackingFile, patience: Duration) -> Result<Detac
 impl LoopDevice {
     fn open(&self) -> Result<OwnedFd, LoopError> {
         open_node(&self.path, OFlags::RDONLY)
+    }
+
+    /// The number that the kernel gave to the present attachment; `None` before Linux 5.15.
+    pub fn attachment_number(&self) -> Result<Option<u64>, SysError> {
+        sequence(self.index)
     }
 
     /// The device's size in bytes.

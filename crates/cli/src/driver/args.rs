@@ -22,8 +22,11 @@ use crate::process::{LogArgs, LogFormat};
 ///
 /// A pool is a directory that the driver owns.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_value_name = "COMMAND")]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+
     /// Socket to serve on, such as unix:///run/orlop/csi.sock; may be given more than once.
     #[arg(long, env = "CSI_ENDPOINT", value_name = "ENDPOINT")]
     endpoint: Vec<String>,
@@ -101,6 +104,12 @@ pub(crate) struct Args {
     log_format: Option<LogFormat>,
 }
 
+/// What is done to the pools of a driver, which may run.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    AcceptLoss(super::accept::AcceptArgs),
+}
+
 const EXAMPLES: &str = "\
 Examples:
   One node, one pool:
@@ -113,6 +122,9 @@ Examples:
 
   Ask it something:
     orlop csi --endpoint unix:///run/orlop/csi.sock info
+
+  Use a volume in spite of the writes that it lost:
+    orlop driver accept-loss vol-abcdefghijklmnopqrstuvwxyz --pool /var/lib/orlop/pool
 
 Image volumes need root and loop devices; without them volumes are directories.
 Snapshots and clones are instant on XFS and btrfs pools and full copies elsewhere.";
@@ -231,7 +243,7 @@ fn parse_endpoints(texts: &[String]) -> anyhow::Result<Vec<Endpoint>> {
 }
 
 /// `NAME=DIR` or `DIR`, which is called by its last step where that can be a name.
-fn parse_pools(texts: &[String]) -> anyhow::Result<Vec<PoolConfig>> {
+pub(super) fn parse_pools(texts: &[String]) -> anyhow::Result<Vec<PoolConfig>> {
     let mut pools = Vec::new();
     for (number, text) in texts.iter().enumerate() {
         let (name, path) = match text.split_once('=') {

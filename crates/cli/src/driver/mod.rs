@@ -1,5 +1,6 @@
 //! `orlop driver`: runs the local driver on one or more sockets.
 
+mod accept;
 mod args;
 mod file;
 
@@ -32,7 +33,10 @@ pub(crate) fn guard(args: &GuardArgs) -> ExitCode {
 }
 
 pub(crate) fn run(args: Args) -> ExitCode {
-    crate::process::ended("driver", start(args))
+    match args.command {
+        Some(args::Command::AcceptLoss(wanted)) => crate::process::ended("driver accept-loss", accept::accept(&wanted)),
+        None => crate::process::ended("driver", start(args)),
+    }
 }
 
 fn start(args: Args) -> anyhow::Result<()> {

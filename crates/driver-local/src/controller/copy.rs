@@ -10,16 +10,22 @@ use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use driver_sdk::{Error, Source, failpoint};
+use rustix::io::Errno;
 
 use crate::core::{Core, Found};
 use crate::fault;
+use crate::loss;
+use crate::node::{Flush, Unwritten};
 use crate::params::Spec;
 use crate::pool::{COPY_INTENT, Copying, Draft, Object, Pool};
 use crate::record::{self, AccessKind, CopyIntent, Format, Kind, Provisioning, SourceStamp, VolumeRecord};
+use linux::flush::OpenMount;
 use linux::freeze::{FreezeError, Frozen, Held};
+use linux::holders::Holders;
 use linux::mountinfo::{Mount, MountTable};
 use linux::{durable, image, loopdev, tree};
 
@@ -79,8 +85,8 @@ impl<'a> Origin<'a> {
 enum InUse {
     /// Nobody writes to it.
     Idle,
-    /// Its filesystem is mounted there; freezing it stops all writers.
-    Mounted(PathBuf),
+    /// Its filesystem is mounted so; freezing it stops all writers.
+    Mounted(Vec<Mount>),
     /// It is shown as this device. Someone may write to it and nothing can stop them.
     Raw(PathBuf),
     /// It is shown as a directory. Someone may write to it and nothing can stop them.
@@ -118,32 +124,40 @@ impl Core {
         provisioning: Provisioning,
     ) -> Result<Draft<'p>, Error> {
         let instant = copies_instantly(pool, origin) && provisioning == Provisioning::Thin;
-        if instant || origin.kind != Kind::Image {
+        let draft = if instant || origin.kind != Kind::Image {
             let draft = Draft::begin(pool, id)?;
             self.cut(&[(origin, draft.object().clone())])?;
-            return Ok(draft);
-        }
-        self.copy_resumably(pool, id, origin)
+            draft
+        } else {
+            self.copy_resumably(pool, id, origin)?
+        };
+        loss::copy_mark(&origin.found.object, &origin.id, draft.object())?;
+        Ok(draft)
     }
 
     /// Copies several origins at one moment, each into its own object's directory.
     pub(crate) fn cut(&self, pairs: &[(&Origin<'_>, Object)]) -> Result<u64, Error> {
         let table = MountTable::read().map_err(fault::sys)?;
-        let mut mounts = Vec::new();
+        let mut mounted = Vec::new();
         for (origin, _) in pairs {
             match in_use(origin, &table)? {
                 InUse::Idle => {}
-                InUse::Mounted(place) => mounts.push(place),
+                InUse::Mounted(mounts) => mounted.push((*origin, open_mounted(origin, &mounts)?)),
                 // Alone it is what it would be after a power cut, provided that nothing is written meanwhile.
-                InUse::Raw(device) if pairs.len() == 1 => flush(&device)?,
+                InUse::Raw(_) if pairs.len() == 1 => {
+                    self.sync_for_copy(&origin.found, &Flush::open(&origin.found, std::iter::empty())?)?;
+                }
                 InUse::Raw(_) => return Err(unstoppable(origin, "a raw device")),
                 // A snapshot of one subvolume is one moment by itself; of two it is two.
                 InUse::Directory if origin.kind == Kind::Subvolume && pairs.len() == 1 => {}
                 InUse::Directory => return Err(unstoppable(origin, "a directory")),
             }
         }
+        for (origin, flush) in &mounted {
+            self.sync_for_copy(&origin.found, flush)?;
+        }
         let created = self.config.clock.now_ms();
-        let frozen = self.freeze(&mounts)?;
+        let frozen = self.freeze(&mounted)?;
         failpoint::hit("cut.frozen");
         let began = Instant::now();
         let copied = pairs.iter().try_for_each(|(origin, into)| {
@@ -158,25 +172,45 @@ impl Core {
         if held == Held::EndedEarly {
             return Err(Error::precondition("the filesystem did not stay frozen for the whole copy; nothing was kept"));
         }
+        // A write that failed between the first sync and the freeze is told now.
+        for (origin, flush) in &mounted {
+            self.sync_for_copy(&origin.found, flush)?;
+        }
         for (origin, into) in pairs {
             sync_data(origin.kind, into)?;
         }
         Ok(created)
     }
 
-    fn freeze(&self, mounts: &[PathBuf]) -> Result<Option<Frozen>, Error> {
+    fn freeze(&self, mounted: &[(&Origin<'_>, Flush)]) -> Result<Option<Frozen>, Error> {
+        let mut mounts: Vec<Arc<OpenMount>> =
+            mounted.iter().filter_map(|(_, flush)| flush.mounted()).map(Arc::clone).collect();
         if mounts.is_empty() {
             return Ok(None);
         }
-        let mut mounts = mounts.to_vec();
-        mounts.sort_unstable();
-        mounts.dedup();
-        let guard: Vec<OsString> =
-            self.config.freeze_guard.iter().cloned().chain(mounts.iter().map(OsString::from)).collect();
-        let frozen = Frozen::freeze(&guard, &mounts, self.config.freeze_budget);
-        frozen.map(Some).map_err(|error| match error {
+        mounts.sort_unstable_by(|one, other| one.place.cmp(&other.place));
+        // The guard gets the directories that are open here: by its path it could open a mount that covers the volume's.
+        let opened = mounts.iter().map(|mount| {
+            let number = std::os::fd::AsRawFd::as_raw_fd(&mount.dir);
+            OsString::from(format!("/proc/{}/fd/{number}", std::process::id()))
+        });
+        let guard: Vec<OsString> = self.config.freeze_guard.iter().cloned().chain(opened).collect();
+        let error = match Frozen::freeze(&guard, &mounts, self.config.freeze_budget) {
+            Ok(frozen) => return Ok(Some(frozen)),
+            Err(error) => error,
+        };
+        Err(match error {
             // Most likely another copy of the same volume, which ends soon.
-            FreezeError::AlreadyFrozen(_) => Error::busy(error.to_string()),
+            FreezeError::AlreadyFrozen(_) | FreezeError::TooSlow { .. } => Error::busy(error.to_string()),
+            FreezeError::Sys(error) if error.is(Errno::IO) || error.is_out_of_space() => {
+                let place = error.path.clone();
+                let failed =
+                    mounted.iter().find(|(_, flush)| flush.mounted().map(|mount| &mount.place) == place.as_ref());
+                match failed {
+                    Some((origin, _)) => self.mark_unwritten(&origin.found, &Unwritten::freezing(error), None)?,
+                    None => Error::backend("freezing the volume for a consistent copy", error),
+                }
+            }
             other => Error::backend("freezing the volume for a consistent copy", other),
         })
     }
@@ -297,8 +331,13 @@ fn in_use(origin: &Origin<'_>, table: &MountTable) -> Result<InUse, Error> {
             let backing = loopdev::BackingFile::of(&image).map_err(fault::sys)?;
             for status in loopdev::find(backing).map_err(fault::sys)? {
                 let mounts = crate::node::mounts_of_loop(table, &status.device);
+                let (major, minor) = (status.device.major, status.device.minor);
                 match use_of_device(status.device.path, mounts) {
                     InUse::Idle => {}
+                    InUse::Raw(device) if origin.access == AccessKind::Mount => {
+                        refuse_mounted_elsewhere(&origin.id, &linux::holders::mounts_of_device(major, minor))?;
+                        return Ok(InUse::Raw(device));
+                    }
                     busy => return Ok(busy),
                 }
             }
@@ -315,10 +354,31 @@ fn use_of_device<'t>(device: PathBuf, mounts: impl Iterator<Item = &'t Mount>) -
     if mounts.peek().is_none() {
         return InUse::Raw(device);
     }
-    match mounts.find(|mount| !mount.is_filesystem_read_only()) {
-        Some(writable) => InUse::Mounted(writable.mount_point.clone()),
-        None => InUse::Idle,
+    let writable: Vec<Mount> = mounts.filter(|mount| !mount.is_filesystem_read_only()).cloned().collect();
+    if writable.is_empty() { InUse::Idle } else { InUse::Mounted(writable) }
+}
+
+/// A filesystem that only another mount namespace shows cannot be frozen from here, and a copy of it would mix moments.
+fn refuse_mounted_elsewhere(id: &str, holders: &Holders) -> Result<(), Error> {
+    if holders.is_empty() && holders.is_complete() {
+        return Ok(());
     }
+    Err(Error::precondition(format!(
+        "{id} may be mounted where it cannot be frozen for a consistent copy ({holders}); stage it, or end what holds it"
+    )))
+}
+
+/// Opens a mounted origin so that it can be synced and frozen. One that cannot be opened is not copied: what is in its image
+/// is not what its filesystem shows.
+fn open_mounted(origin: &Origin<'_>, mounts: &[Mount]) -> Result<Flush, Error> {
+    let flush = Flush::open(&origin.found, mounts.iter())?;
+    if flush.mounted().is_none() {
+        return Err(Error::precondition(format!(
+            "the filesystem of {} was shut down after an error and cannot be synced for a copy; unpublish and unstage it first",
+            origin.id
+        )));
+    }
+    Ok(flush)
 }
 
 fn unstoppable(origin: &Origin<'_>, shown: &str) -> Error {
@@ -326,12 +386,6 @@ fn unstoppable(origin: &Origin<'_>, shown: &str) -> Error {
         "{} is in use as {shown} and its writers cannot be stopped for a consistent copy; unpublish it first",
         origin.id
     ))
-}
-
-/// Brings what was written to a raw device so far to its image.
-fn flush(device: &std::path::Path) -> Result<(), Error> {
-    let flushed = File::open(device).and_then(|device| device.sync_all());
-    flushed.map_err(|error| fault::io(format!("flushing {}", device.display()), error))
 }
 
 /// Copies one origin's data. `deadline` is the end of the freeze, if there is one.
@@ -398,11 +452,13 @@ mod tests {
         let read_only_pod = "40 1 7:0 / /pods/a ro - ext4 /dev/loop0 rw\n";
         let staging = "41 1 7:0 / /staging rw - ext4 /dev/loop0 rw\n";
         let read_only_filesystem = "42 1 7:0 / /pods/b rw - ext4 /dev/loop0 ro\n";
-        let mounted = |place: &str| InUse::Mounted(PathBuf::from(place));
+        let parsed = |text: &str| MountTable::parse(text.as_bytes()).unwrap().iter().cloned().collect::<Vec<Mount>>();
+        let mounted = |text: &str| InUse::Mounted(parsed(text));
+        let both = format!("{read_only_pod}{staging}");
         let rows = [
             (String::new(), InUse::Raw(PathBuf::from("/dev/loop0"))),
-            (staging.to_owned(), mounted("/staging")),
-            (format!("{read_only_pod}{staging}"), mounted("/pods/a")),
+            (staging.to_owned(), mounted(staging)),
+            (both.clone(), mounted(&both)),
             (read_only_filesystem.to_owned(), InUse::Idle),
         ];
         for (text, want) in rows {

@@ -11,6 +11,7 @@ use super::copy::Origin;
 use super::snapshot::{snapshot_answer, snapshot_record, time};
 use crate::core::{Core, Found};
 use crate::fault;
+use crate::loss;
 use crate::pool::{Draft, Hold, Object, Place, Promise};
 use crate::record::{GroupRecord, SnapshotRecord};
 
@@ -69,6 +70,9 @@ impl Core {
             members: (0..origins.len()).map(|number| format!("{id}.{number}")).collect(),
             parameters: request.parameters.clone(),
         };
+        for (origin, member) in &members {
+            loss::copy_mark(&origin.found.object, &origin.id, member)?;
+        }
         for ((origin, member), member_id) in members.iter().zip(&record.members) {
             let mut snapshot = snapshot_record(member_id, &request.name, origin, created_ms);
             snapshot.group = Some(id.to_owned());

@@ -160,6 +160,9 @@ impl Core {
         if let Some(why) = data_fault(&found, &record) {
             return Ok(Condition::Abnormal(why));
         }
+        if let Some(why) = crate::loss::condition(&found.object, &record.id, &found.pool.root) {
+            return Ok(Condition::Abnormal(why));
+        }
         let space = found.pool.space()?;
         if space.free <= found.pool.reserve {
             return Ok(Condition::Abnormal(format!("its pool {:?} has {} bytes left", found.pool.name, space.free)));

@@ -18,7 +18,8 @@ use crate::core::Core;
 use crate::fault;
 use crate::record::{Format, VolumeRecord};
 use linux::fs::{self, FsType, GrowError, Grown, Mkfs, Probe, Uuid, UuidChange};
-use linux::loopdev::{self, Attach, Attached, LoopDevice};
+use linux::loopdev::{self, Attach, Attached, LoopDevice, LoopStatus};
+use linux::mountinfo::MountTable;
 use linux::mounts::{self, MountFlags};
 
 /// mkfs and its kin get the time kubelet gives a call.
@@ -83,6 +84,10 @@ pub(super) fn prepare_and_mount(core: &Core, staging: &Staging<'_>, image: &File
         Prepare::Ready { fs, filled } => (fs, filled),
     };
     let attached = if staging.read_only {
+        // After a crash the journal holds files that were synced. A read-only device does not let it be replayed.
+        mounts::replay_journal(&writable.device.path, fs.name())
+            .map_err(|error| refused_mount(staging, fs, "replaying the journal of the volume", error))?;
+        failpoint::hit("stage.journal_settled");
         // The device itself becomes read-only, so that nothing above can write (fact 13).
         release(writable, image)?;
         attach(&staging.record, image, true)?
@@ -116,6 +121,52 @@ pub(super) fn finish_growing(
         return Ok(());
     }
     grow(staging, device, (fs, size), Some(staging.path)).map_err(Error::leaving_residue)
+}
+
+/// Mounts a volume whose device is attached and mounted nowhere in this mount namespace. A mount of another namespace, such as
+/// a container's copy of an earlier mount, holds the device; the kernel shows the same filesystem through both.
+pub(super) fn mount_again(
+    staging: &Staging<'_>,
+    status: &LoopStatus,
+    table: &MountTable,
+    (fs, filled): (FsType, u64),
+) -> Result<(), Error> {
+    let device = &status.device;
+    let holders = linux::holders::mounts_of_device(device.major, device.minor);
+    if table.top(staging.path).is_some() {
+        return Err(Error::precondition(format!("something else is mounted at {}", staging.path.display())));
+    }
+    if status.offset != 0 || status.size_limit != 0 {
+        return Err(Error::precondition(format!("{} shows only a part of the volume's image", device.path.display())));
+    }
+    let is_read_only = status.read_only || device.is_read_only().map_err(fault::sys)?;
+    if is_read_only != staging.read_only {
+        let (is, asked) = if is_read_only { ("read-only", "read-write") } else { ("read-write", "read-only") };
+        return Err(Error::busy(format!(
+            "the volume's device {} is in use {is} and asked for {asked}: {holders}",
+            device.path.display()
+        )));
+    }
+    let Some(attached) = loopdev::reopen(status).map_err(fault::sys)? else {
+        return Err(Error::busy(format!(
+            "the volume's device {} has just gone; repeat the call",
+            device.path.display()
+        )));
+    };
+    tracing::warn!(
+        volume = %staging.record.id,
+        device = %device.path.display(),
+        %holders,
+        "the volume's device is still in use elsewhere; it is mounted again"
+    );
+    tune(&attached.device, &staging.record.tuning)?;
+    mount(staging, &attached, fs)?;
+    let size = attached.device.size().map_err(fault::sys)?;
+    if staging.read_only || filled >= size {
+        return Ok(());
+    }
+    // A filesystem that is mounted elsewhere is never grown as if it were not.
+    grow(staging, &attached.device, (fs, size), Some(staging.path)).map_err(Error::leaving_residue)
 }
 
 fn attach(record: &VolumeRecord, image: &File, read_only: bool) -> Result<Attached, Error> {
@@ -200,16 +251,13 @@ fn mount(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<(), Err
     } else {
         staging.flags.clone()
     };
-    let done = match mounts::mount_fs(&device.device.path, staging.path, fs.name(), &flags) {
-        // A journal that was not replayed cannot be replayed on a read-only device: mount what is there without it.
-        Err(error) if staging.read_only && fs != FsType::Btrfs => {
-            tracing::warn!(volume = %staging.record.id, error = %error, "mounting read-only without replaying the journal");
-            let option = if fs == FsType::Xfs { "norecovery" } else { "noload" };
-            mounts::mount_fs(&device.device.path, staging.path, fs.name(), &flags.with_fs_option(option))
-        }
-        other => other,
-    };
-    done.map_err(|error| match error {
+    mounts::mount_fs(&device.device.path, staging.path, fs.name(), &flags)
+        .map_err(|error| refused_mount(staging, fs, &format!("mounting the volume as {fs}"), error))
+}
+
+/// What is said of a filesystem that the kernel does not mount.
+fn refused_mount(staging: &Staging<'_>, fs: FsType, doing: &str, error: mounts::MountError) -> Error {
+    match error {
         mounts::MountError::BadOption { .. } => Error::invalid("mount_flags", error.to_string()),
         damaged if matches!(damaged.errno(), Some(Errno::UCLEAN | Errno::BADMSG)) => Error::precondition(format!(
             "the {fs} of volume {} is damaged; nothing is mounted, repair it with `{} {}`",
@@ -218,8 +266,8 @@ fn mount(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<(), Err
             staging.found.object.image().display()
         ))
         .because(damaged),
-        other => Error::backend(format!("mounting the volume as {fs}"), other),
-    })
+        other => Error::backend(doing, other),
+    }
 }
 
 /// The command with which a person repairs a filesystem. Repairing may lose data, so it is never ours to do.

@@ -5,13 +5,16 @@
 
 mod expand;
 mod filesystem;
+mod flush;
 mod group;
+mod health;
 mod inline;
 mod publish;
 mod seen;
 mod stage;
 mod stats;
 
+pub(crate) use flush::{Flush, Unwritten};
 pub(crate) use group::parse as parse_group;
 pub(crate) use seen::{all_mounts, mounts_of_loop, shown_directories, still_held};
 

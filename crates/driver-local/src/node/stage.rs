@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use driver_sdk::{Access, Error, Kind as What, StageVolume, VolumeId, failpoint};
 
+use super::flush::{Flush, writable_mounts};
 use super::seen::{device_of, directory_mounts, mounts_of_loop, still_held};
 use super::{capability_hash, check_use, filesystem, group, settled};
 use crate::controller::tune;
@@ -58,11 +59,15 @@ impl Core {
         };
         let read_only = wanted.read_only || flags.is_read_only();
         self.note_staging(&found, &wanted)?;
+        // Volumes of an earlier version have no reserved space for a mark.
+        if let Err(error) = crate::loss::reserve_room(&found.object) {
+            tracing::warn!(volume = %record.id, %error, "could not reserve space for a mark of lost writes");
+        }
         failpoint::hit("stage.noted");
         let staging = Staging { found: &found, lock: &lock, record, path: &path, flags, read_only };
         let done = match (staging.record.kind, staging.record.access) {
             (Kind::Image, AccessKind::Mount) => self.stage_filesystem(&staging),
-            (Kind::Image, AccessKind::Block) => stage_device(&staging),
+            (Kind::Image, AccessKind::Block) => self.stage_device(&staging),
             (Kind::Directory | Kind::Subvolume, _) => stage_directory(&staging),
         };
         done.and_then(|()| match owner {
@@ -123,8 +128,23 @@ impl Core {
         if table.top(&path).is_some() && shown.is_empty() {
             return Err(Error::precondition(format!("what is mounted at {} is not volume {id}", path.display())));
         }
+        uncover(&path, &found)?;
+        // What is in an inline volume goes with it, so that nothing is lost if it is not written.
+        let is_kept = !found.object.record::<VolumeRecord>().is_ok_and(|record| record.inline.is_some());
+        let mut flush =
+            Flush::open(&found, writable_mounts(&found, &MountTable::read().map_err(fault::sys)?)?.into_iter())?;
+        if is_kept {
+            self.flush_or_tell(&found, &flush)?;
+        }
+        failpoint::hit("unstage.synced");
+        flush.close_mount();
         unmount(&path)?;
         failpoint::hit("unstage.unmounted");
+        // Unmounting writes, too.
+        if is_kept {
+            self.flush_or_tell(&found, &flush)?;
+        }
+        flush.close_device();
         release_device(&found)?;
         failpoint::hit("unstage.released");
         // Nothing shows the volume any more, so nothing is left to be noted.
@@ -141,9 +161,13 @@ impl Core {
         let device = device_of(&image)?;
         let table = MountTable::read().map_err(fault::sys)?;
         match (&device.attached, &record.format) {
-            (Some(status), Format::Made { fs, filled }) => {
+            (Some(status), Format::Made { fs, filled }) if mounts_of_loop(&table, &status.device).next().is_some() => {
                 adopt_mount(status, &table, path)?;
                 return filesystem::finish_growing(staging, &status.device, (*fs, *filled));
+            }
+            // Another mount namespace has a copy of an earlier mount, or a person attached the image.
+            (Some(status), Format::Made { fs, filled }) => {
+                return filesystem::mount_again(staging, status, &table, (*fs, *filled));
             }
             // Mounted although the record says that it is not ready to be: a crash while the journal of a copy was
             // replayed. Nobody was told that it is staged.
@@ -157,7 +181,34 @@ impl Core {
             }
             (None, _) => {}
         }
+        self.mark_earlier_loss(found, &image)?;
         filesystem::prepare_and_mount(self, staging, &image)
+    }
+
+    fn stage_device(&self, staging: &Staging<'_>) -> Result<(), Error> {
+        let Staging { found, record, read_only, .. } = staging;
+        let image = open_image(found, &record.id)?;
+        if let Some(status) = device_of(&image)?.attached {
+            if status.offset != 0 || status.size_limit != 0 {
+                return Err(Error::precondition(format!(
+                    "{} shows only a part of the volume's image",
+                    status.device.path.display()
+                )));
+            }
+            status.device.refresh_capacity().map_err(fault::sys)?;
+            return tune(&status.device, &record.tuning);
+        }
+        self.mark_earlier_loss(found, &image)?;
+        // No autoclear: a bind mount of the node does not hold the device open, and nothing else may (F.1).
+        let how = Attach {
+            read_only: *read_only,
+            autoclear: false,
+            direct_io: record.tuning.direct_io,
+            block_size: record.block_size,
+        };
+        let attached = loopdev::attach(&image, how).map_err(fault::sys)?;
+        failpoint::hit("stage.device_attached");
+        tune(&attached.device, &record.tuning).map_err(Error::leaving_residue)
     }
 }
 
@@ -174,31 +225,6 @@ fn adopt_mount(status: &LoopStatus, table: &MountTable, path: &Path) -> Result<(
         Some(top) if mounts.any(|mount| mount.id == top.id) => Ok(()),
         _ => Err(Error::precondition(format!("the volume's device {device} is mounted elsewhere"))),
     }
-}
-
-fn stage_device(staging: &Staging<'_>) -> Result<(), Error> {
-    let Staging { found, record, read_only, .. } = staging;
-    let image = open_image(found, &record.id)?;
-    if let Some(status) = device_of(&image)?.attached {
-        if status.offset != 0 || status.size_limit != 0 {
-            return Err(Error::precondition(format!(
-                "{} shows only a part of the volume's image",
-                status.device.path.display()
-            )));
-        }
-        status.device.refresh_capacity().map_err(fault::sys)?;
-        return tune(&status.device, &record.tuning);
-    }
-    // No autoclear: a bind mount of the node does not hold the device open, and nothing else may (F.1).
-    let how = Attach {
-        read_only: *read_only,
-        autoclear: false,
-        direct_io: record.tuning.direct_io,
-        block_size: record.block_size,
-    };
-    let attached = loopdev::attach(&image, how).map_err(fault::sys)?;
-    failpoint::hit("stage.device_attached");
-    tune(&attached.device, &record.tuning).map_err(Error::leaving_residue)
 }
 
 fn stage_directory(staging: &Staging<'_>) -> Result<(), Error> {
@@ -250,14 +276,33 @@ fn release_device(found: &Found<'_>) -> Result<(), Error> {
     }
 }
 
+/// Unmounts what stands above the volume's own mount at its staging path, so that the volume can be synced there.
+fn uncover(path: &Path, found: &Found<'_>) -> Result<(), Error> {
+    loop {
+        let table = MountTable::read().map_err(fault::sys)?;
+        let own: Vec<u64> = writable_mounts(found, &table)?.iter().map(|mount| mount.id).collect();
+        let layers: Vec<u64> = table.at(path).map(|mount| mount.id).collect();
+        let is_covered =
+            layers.iter().any(|id| own.contains(id)) && layers.last().is_some_and(|top| !own.contains(top));
+        if !is_covered {
+            return Ok(());
+        }
+        mounts::unmount_top(path, mounts::Force::No).map_err(|error| unmount_error(path, error))?;
+    }
+}
+
 pub(super) fn unmount(path: &Path) -> Result<(), Error> {
-    mounts::unmount_all(path).map(drop).map_err(|error| match error {
+    mounts::unmount_all(path).map(drop).map_err(|error| unmount_error(path, error))
+}
+
+fn unmount_error(path: &Path, error: UnmountError) -> Error {
+    match error {
         UnmountError::Busy(place) => {
             let holders = linux::holders::of_mount(&place);
             Error::busy(format!("{} is in use and cannot be unmounted: {holders}", place.display()))
         }
         other => Error::backend(format!("unmounting {}", path.display()), other).leaving_residue(),
-    })
+    }
 }
 
 pub(super) fn open_image(found: &Found<'_>, id: &str) -> Result<File, Error> {

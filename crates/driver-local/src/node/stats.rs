@@ -1,19 +1,20 @@
 //! NodeGetVolumeStats and the node's view of a volume's condition.
 
-use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use driver_sdk::{Condition, Error, Kind as What, StatsQuery, Unit, Usage, VolumeId};
 
-use super::seen::{device_of, mounts_of_loop};
+use super::health::{self, Health};
+use super::seen::device_of;
 use super::settled;
 use super::stage::open_image;
 use crate::controller::data_fault;
 use crate::core::{Core, Found};
 use crate::fault;
+use crate::loss::{self, LossEvent};
+use crate::pool::Hold;
 use crate::record::{AccessKind, Kind, VolumeRecord};
-use linux::loopdev::LoopDevice;
 use linux::mountinfo::MountTable;
 use linux::statfs;
 
@@ -27,7 +28,12 @@ impl Core {
         let usage = statfs::usage(&path);
         // Somebody may have unpublished it meanwhile: then the numbers are those of whatever is below, or of nothing.
         self.own_path(&found, &record, &query.path)?;
-        let usage = usage.map_err(fault::sys)?;
+        let usage = match usage {
+            Ok(usage) => usage,
+            // A filesystem that was shut down. Without numbers the caller still gets the condition, which says so.
+            Err(error) if error.is(rustix::io::Errno::IO) => return Ok(Vec::new()),
+            Err(error) => return Err(fault::sys(error)),
+        };
         let bytes = Usage { unit: Unit::Bytes, total: usage.total, used: usage.used, available: usage.available };
         // btrfs counts no inodes; zeros would be read as "full".
         let inodes = usage.inodes.map(|inodes| Usage {
@@ -62,6 +68,9 @@ impl Core {
         if let Some(why) = data_fault(&found, &record) {
             return Ok(Condition::Abnormal(why));
         }
+        if let Some(why) = loss::condition(&found.object, &record.id, &found.pool.root) {
+            return Ok(Condition::Abnormal(why));
+        }
         if record.kind != Kind::Image {
             return Ok(Condition::Normal("the directory is there".to_owned()));
         }
@@ -73,25 +82,30 @@ impl Core {
         if size < record.size {
             return Ok(Condition::Abnormal(format!("its device has {size} bytes and should have {}", record.size)));
         }
-        Ok(match filesystem_fault(&found, self, &status.device)? {
-            Some(why) => Condition::Abnormal(why),
-            None => Condition::Normal("the device and its filesystem are in order".to_owned()),
-        })
+        if record.access == AccessKind::Block {
+            return Ok(Condition::Normal("the device is in order".to_owned()));
+        }
+        let table = MountTable::read().map_err(fault::sys)?;
+        match health::of_filesystem(&status, path, &table) {
+            Health::Good => Ok(Condition::Normal("the device and its filesystem are in order".to_owned())),
+            Health::Wrong(why) => Ok(Condition::Abnormal(why)),
+            Health::Lost { doing, error } => {
+                Ok(Condition::Abnormal(self.mark_seen_loss(&found, &record, doing, &error)))
+            }
+        }
     }
-}
 
-/// Errors that the filesystem itself has noted.
-fn filesystem_fault(found: &Found<'_>, core: &Core, device: &LoopDevice) -> Result<Option<String>, Error> {
-    let name = device.path.file_name().unwrap_or_default();
-    let errors = Path::new("/sys/fs/ext4").join(name).join("errors_count");
-    let count = fs::read_to_string(errors).ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
-    if count > 0 {
-        return Ok(Some(format!("the filesystem has noted {count} errors; unmount and check it")));
+    /// Marks a volume whose mounted filesystem has lost writes, and gives what its condition says.
+    fn mark_seen_loss(&self, found: &Found<'_>, record: &VolumeRecord, doing: &str, error: &str) -> String {
+        let event = LossEvent { doing, error, now_ms: self.config.clock.now_ms(), telling: None };
+        // Another call works on the volume: the mark comes with the next question, or with that call.
+        let marked = self.hold(found, Hold::Exclusive).and_then(|_lock| loss::mark(&found.object, event));
+        if let Err(failed) = marked {
+            tracing::warn!(volume = %record.id, error = %failed.chain(), "could not mark a volume that lost writes");
+        }
+        loss::condition(&found.object, &record.id, &found.pool.root)
+            .unwrap_or_else(|| format!("{} {doing} failed ({error})", loss::CONDITION_PREFIX))
     }
-    let meant_read_only = found.object.notes(&core.boot_id).staged.is_some_and(|staged| staged.read_only);
-    let table = MountTable::read().map_err(fault::sys)?;
-    let turned = mounts_of_loop(&table, device).any(|mount| mount.super_options.iter().any(|option| option == "ro"));
-    Ok((turned && !meant_read_only).then(|| "the filesystem has turned read-only".to_owned()))
 }
 
 fn block_usage(found: &Found<'_>, record: &VolumeRecord) -> Result<Vec<Usage>, Error> {

@@ -45,6 +45,9 @@ impl<'a> Draft<'a> {
 
     /// Shows the finished object. Everything written into it must be on disk; its directory is synced here.
     pub fn commit(mut self, place: Place) -> Result<Object, Error> {
+        if place == Place::Volumes {
+            crate::loss::reserve_room(&self.object).map_err(|error| fault::io("reserving space for a mark", error))?;
+        }
         durable::fsync_dir(self.object.dir()).map_err(fault::sys)?;
         failpoint::hit("draft.synced");
         let shown = self.pool.object(place, &self.id);

@@ -85,6 +85,25 @@ pub fn mount_fs(device: &Path, target: &Path, fs_type: &str, flags: &MountFlags)
     Ok(attach_mount(&detached, &target_fd, target)?)
 }
 
+/// Lets the kernel replay the journal of the filesystem on `device`, which must be writable.
+///
+/// The filesystem is mounted read-only and nowhere: replaying is all that is written, no path shows the mount, and it ends
+/// with this call or with this process.
+pub fn replay_journal(device: &Path, fs_type: &str) -> Result<(), MountError> {
+    let refused = |log: String, source| MountError::Refused {
+        fs_type: fs_type.to_owned(),
+        device: device.to_path_buf(),
+        log,
+        source,
+    };
+    let context = fsopen(fs_type, FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| refused(String::new(), errno))?;
+    let flags = MountFlags::default().read_only().map_err(|_| refused(String::new(), Errno::INVAL))?;
+    configure(&context, device, fs_type, &flags)?;
+    let mounted = fsconfig_create(&context)
+        .and_then(|()| fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags.mount_attributes()));
+    mounted.map(drop).map_err(|errno| refused(context_log(&context), errno))
+}
+
 fn configure(context: &OwnedFd, device: &Path, fs_type: &str, flags: &MountFlags) -> Result<(), MountError> {
     let bad_option = |option: &str, source| MountError::BadOption {
         fs_type: fs_type.to_owned(),

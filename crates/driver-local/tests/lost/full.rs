@@ -1,0 +1,105 @@
+//! A pool that runs full under mounted volumes: what could not be written is told, marked and reported.
+
+use std::fs;
+
+use driver_local::loss::{self, Accepted};
+use driver_sdk::{AccessMode, Reason, Source};
+use linux::fs::FsType;
+
+use super::bench::{Bench, MIB, needs};
+
+/// Fails unless a call was answered with DATA_LOSS.
+fn assert_told<T: std::fmt::Debug>(answer: Result<T, driver_sdk::Error>) {
+    let error = answer.expect_err("lost writes must be told");
+    assert!(matches!(error.reason(), Reason::DataLoss(_)), "{}", error.chain());
+    assert_eq!(format!("{:?}", error.code()), "DataLoss");
+    assert!(error.to_string().starts_with("writes were lost:"), "{error}");
+}
+
+/// What a workload writes that never syncs: the kernel takes all of it.
+fn write_without_sync(place: &std::path::Path) {
+    fs::write(place.join("data"), vec![0x5a; usize::try_from(60 * MIB).unwrap()]).unwrap();
+}
+
+#[test]
+fn writes_lost_to_a_full_pool_are_told_marked_and_reported_until_they_are_accepted() {
+    for (fs, kind, size) in
+        [("ext4", FsType::Ext4, 100 * MIB), ("xfs", FsType::Xfs, 300 * MIB), ("btrfs", FsType::Btrfs, 200 * MIB)]
+    {
+        if let Some(why) = super::bench::cannot_run(&[FsType::Ext4, kind]) {
+            println!("skipped: {why}");
+            continue;
+        }
+        let bench = Bench::new(300 * MIB);
+        let id = bench.create("v", fs, size);
+        let place = bench.stage_writable(&id, fs);
+        fs::write(place.join("before"), "kept").unwrap();
+        rustix::fs::syncfs(fs::File::open(&place).unwrap()).unwrap();
+        assert_eq!(bench.trouble(&id).filter(|why| why.starts_with("writes")), None, "{fs}");
+        bench.fill();
+        write_without_sync(&place);
+        assert_told(bench.unstage(&id));
+        assert!(bench.is_mounted(&place), "{fs}: the call failed, so nothing was unmounted");
+        let said = bench.trouble(&id).expect("a marked volume is abnormal");
+        assert!(said.starts_with("writes were lost:") && said.contains("2023-11-14T22:13:20Z"), "{fs}: {said}");
+        assert_eq!(bench.node_trouble(&id), Some(said), "{fs}");
+
+        // The caller repeats its call. The pool is still full, and the volume must not stay for ever.
+        let mut repeats = 0;
+        while let Err(error) = bench.unstage(&id) {
+            repeats += 1;
+            assert!(repeats < 4, "{fs}: the volume is stuck: {}", error.chain());
+        }
+        assert!(!bench.is_mounted(&place), "{fs}");
+        bench.make_space();
+        let marked = |id| bench.trouble(id).is_some_and(|why| why.starts_with("writes were lost:"));
+        assert!(marked(&id), "{fs}: the mark outlives the staging");
+        if fs != "btrfs" {
+            assert_eq!(fs::read(bench.stage_writable(&id, fs).join("before")).unwrap(), b"kept", "{fs}");
+            bench.unstage(&id).unwrap();
+        }
+        let snapshot = bench.snapshot("s", &id).unwrap();
+        let copy = bench.create_from("copy", fs, size, Some(&Source::Snapshot(snapshot.id)));
+        assert!(marked(&copy), "{fs}: a copy of lost writes is reported too");
+        let pools = [bench.path("pool")];
+        for id in [&id, &copy] {
+            assert!(matches!(loss::accept(&pools, id.as_str()).unwrap(), Accepted::Cleared(_)), "{fs}");
+            assert!(!marked(id), "{fs}");
+            assert_eq!(loss::accept(&pools, id.as_str()).unwrap(), Accepted::NotMarked, "{fs}");
+        }
+    }
+}
+
+#[test]
+fn a_volume_that_writes_everything_is_neither_marked_nor_held_up() {
+    needs!(FsType::Ext4);
+    let bench = Bench::new(300 * MIB);
+    let id = bench.create("v", "ext4", 100 * MIB);
+    let place = bench.stage_writable(&id, "ext4");
+    write_without_sync(&place);
+    bench.snapshot("s", &id).unwrap();
+    bench.unstage(&id).unwrap();
+    assert_eq!(bench.trouble(&id), None);
+    let place = bench.stage(&id, "ext4", AccessMode::SingleNodeReaderOnly).unwrap();
+    assert!(fs::read(place.join("data")).unwrap().iter().all(|byte| *byte == 0x5a));
+    bench.unstage(&id).unwrap();
+}
+
+#[test]
+fn a_snapshot_of_a_volume_that_loses_writes_fails_first_and_carries_the_mark_then() {
+    needs!(FsType::Ext4);
+    let bench = Bench::new(300 * MIB);
+    let id = bench.create("v", "ext4", 100 * MIB);
+    let place = bench.stage_writable(&id, "ext4");
+    bench.fill();
+    write_without_sync(&place);
+    // The kernel tries to store it, as it does by itself after a while. Only who has this file open is told.
+    fs::File::open(place.join("data")).unwrap().sync_all().unwrap_err();
+    bench.make_space();
+    assert_told(bench.snapshot("s", &id));
+    let snapshot = bench.snapshot("s", &id).unwrap();
+    let copy = bench.create_from("copy", "ext4", 100 * MIB, Some(&Source::Snapshot(snapshot.id)));
+    let said = bench.trouble(&copy).unwrap();
+    assert!(said.contains(&format!("in {id}, of which this is a copy")), "{said}");
+    bench.unstage(&id).unwrap();
+}

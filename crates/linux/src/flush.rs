@@ -1,0 +1,77 @@
+//! Writing what is cached to disk, and learning of writes that failed earlier.
+//!
+//! The kernel keeps a write error until it is told to one caller: whoever opens a file of the filesystem (or the device)
+//! after the error, and syncs it, is told, unless an earlier caller was. So the files are opened before anything else is
+//! done, and stay open until the last sync.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
+
+use super::SysError;
+use super::mountinfo::Mount;
+
+/// The root directory of one mount, held open.
+#[derive(Debug)]
+pub struct OpenMount {
+    pub place: PathBuf,
+    pub dir: File,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenMountError {
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// The path shows another mount, which stands above the wanted one or took its place.
+    #[error("another mount covers the one at {}", .0.display())]
+    Covered(PathBuf),
+}
+
+impl OpenMount {
+    /// Opens what `mount` shows. The mount id of what was opened is compared, because the path may show another filesystem.
+    pub fn open(mount: &Mount) -> Result<OpenMount, OpenMountError> {
+        let place = &mount.mount_point;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let dir = open(place, flags, Mode::empty()).map_err(SysError::on("open", place))?;
+        let found = statx(&dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(SysError::on("inspect", place))?;
+        if found.stx_mnt_id == mount.id {
+            Ok(OpenMount { place: place.clone(), dir: File::from(dir) })
+        } else {
+            Err(OpenMountError::Covered(place.clone()))
+        }
+    }
+
+    /// Writes the whole filesystem to its device; an error that an earlier write met is reported as well.
+    pub fn sync(&self) -> Result<(), SysError> {
+        rustix::fs::syncfs(&self.dir).map_err(SysError::on("write the filesystem to its device at", &self.place))
+    }
+}
+
+/// Opens a file or device to be synced later.
+pub fn open_for_sync(path: &Path) -> Result<File, SysError> {
+    File::open(path).map_err(SysError::on("open", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::FsType;
+    use crate::mountinfo::MountTable;
+    use crate::mounts::{self, MountFlags};
+    use crate::rig::{MIB, Rig, needs};
+
+    #[test]
+    fn a_mount_that_another_one_covers_is_not_taken_for_it() {
+        needs!(FsType::Ext4);
+        let rig = Rig::new();
+        let (_image, _attached, place) = rig.mounted("a", FsType::Ext4, 32 * MIB);
+        let mount = MountTable::read().unwrap().top(&place).unwrap().clone();
+        let opened = OpenMount::open(&mount).unwrap();
+        opened.sync().unwrap();
+        let (_other, above) = rig.formatted("b", FsType::Ext4, 32 * MIB);
+        mounts::mount_fs(&above.device.path, &place, "ext4", &MountFlags::default()).unwrap();
+        let error = OpenMount::open(&mount).unwrap_err();
+        assert!(matches!(&error, OpenMountError::Covered(path) if *path == place), "{error:?}");
+    }
+}
