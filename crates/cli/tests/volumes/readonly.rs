@@ -189,9 +189,9 @@ fn a_readonly_attachment_holds_whatever_publishing_asks_for() {
 }
 
 #[test]
-fn a_volume_that_crashed_with_a_dirty_journal_can_be_read_and_is_not_changed() {
+fn a_volume_that_crashed_with_a_dirty_journal_shows_what_was_synced_when_it_is_staged_read_only() {
     // The pool's copy of a frozen filesystem is clean; one taken from under a mount is not, like a disk after a
-    // power cut. Reading it must work without writing to it.
+    // power cut. What was synced may be in the journal only, which is replayed before the device becomes read-only.
     needs!(Ext4, Xfs);
     for (fs, size) in [("ext4", 32 * MIB), ("xfs", 300 * MIB)] {
         let world = World::plain(&Options::default());
@@ -208,13 +208,12 @@ fn a_volume_that_crashed_with_a_dirty_journal_can_be_read_and_is_not_changed() {
 
             let reader = Use { capability: with_mode(mount(fs), Mode::SingleNodeReaderOnly), ..using.clone() };
             bring_up(&clients, &reader).await.unwrap();
+            assert_eq!(fs::read(reader.target.join("file")).unwrap(), b"synced", "{fs}: the journal was replayed");
             assert!(is_read_only_fs(fs::write(reader.target.join("x"), b"x")), "{fs}");
             bring_down(&clients, &reader).await.unwrap();
-            let same = fs::read(world.image(&using.id)).unwrap() == fs::read(&before).unwrap();
-            assert!(same, "{fs}: reading changed the image");
 
             bring_up(&clients, &using).await.unwrap();
-            assert_eq!(fs::read(using.target.join("file")).unwrap(), b"synced", "{fs}: the journal was replayed");
+            assert_eq!(fs::read(using.target.join("file")).unwrap(), b"synced", "{fs}");
             bring_down(&clients, &using).await.unwrap();
             delete(&clients, &using.id).await.unwrap();
         });

@@ -87,7 +87,6 @@ pub(super) fn prepare_and_mount(core: &Core, staging: &Staging<'_>, image: &File
         // After a crash the journal holds files that were synced. A read-only device does not let it be replayed.
         mounts::replay_journal(&writable.device.path, fs.name())
             .map_err(|error| refused_mount(staging, fs, "replaying the journal of the volume", error))?;
-        failpoint::hit("stage.journal_settled");
         // The device itself becomes read-only, so that nothing above can write (fact 13).
         release(writable, image)?;
         attach(&staging.record, image, true)?

@@ -79,7 +79,11 @@ fn a_freeze_that_waits_for_space_is_given_up_and_leaves_nothing_frozen() {
     bench.make_space();
     // Writing blocks in the kernel while the filesystem is frozen; that it returns is the proof.
     fs::write(place.join("after"), "thawed").unwrap();
-    assert_eq!(freeze::thaw_sweep(&[place.clone()]).unwrap(), [] as [std::path::PathBuf; 0], "nothing is frozen");
+    assert_eq!(
+        freeze::thaw_sweep(std::slice::from_ref(&place)).unwrap(),
+        [] as [std::path::PathBuf; 0],
+        "nothing is frozen"
+    );
     rustix::fs::syncfs(File::open(&place).unwrap()).unwrap();
     let mut repeats = 0;
     while let Err(error) = bench.unstage(&id) {
