@@ -10,7 +10,7 @@ use crate::needs;
 use crate::rig::ask::*;
 use crate::rig::call::*;
 use crate::rig::world::*;
-use crate::rig::{MIB, Options, run};
+use crate::rig::{Driver, MIB, Options, run};
 
 fn units(answer: &NodeGetVolumeStatsResponse) -> Vec<Unit> {
     answer.usage.iter().map(|usage| usage.unit()).collect()
@@ -206,6 +206,64 @@ fn a_staged_volume_whose_image_was_cut_short_is_abnormal_on_the_node_too() {
         assert!(told.abnormal && told.message.contains("its image has 8388608 bytes"), "{told:?}");
         image.set_len(16 * MIB).unwrap();
         assert!(!health().await.abnormal);
+        bring_down(&clients, &using).await.unwrap();
+        delete(&clients, &using.id).await.unwrap();
+    });
+    world.end_clean();
+}
+
+#[test]
+fn a_volume_that_lost_writes_is_abnormal_everywhere_until_the_loss_is_accepted() {
+    needs!(Ext4);
+    let mut world = World::plain(&Options::default());
+    let pool = world.scratch.path("pool");
+    let accept = |id: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_orlop"));
+        command.args(["driver", "accept-loss", id, "--pool"]).arg(&pool).output().unwrap()
+    };
+    run(async {
+        let clients = world.clients().await;
+        let volume = create(&clients, "v", 32 * MIB, mount("ext4")).await.unwrap();
+        let using = Use::new(&world.scratch, &volume.volume_id, mount("ext4"));
+        bring_up(&clients, &using).await.unwrap();
+        let without = accept(&using.id);
+        assert!(without.status.success(), "{without:?}");
+        assert!(String::from_utf8_lossy(&without.stdout).contains("has no mark of lost writes"), "{without:?}");
+
+        let mark = driver_local::loss::LossRecord {
+            first_ms: 0,
+            last_ms: 0,
+            count: 1,
+            doing: "writing the filesystem to its device".to_owned(),
+            error: "no space".to_owned(),
+            copied_from: None,
+            told: None,
+        };
+        let sealed = driver_local::record::seal(&mark).unwrap();
+        for accepted_while_running in [true, false] {
+            fs::write(world.volume(&using.id).join("loss.json"), &sealed).unwrap();
+            let clients = world.clients().await;
+            let (abnormal, said) = condition(&clients, &using.id).await;
+            assert!(abnormal && said.starts_with("writes were lost: writing the filesystem"), "{said}");
+            assert!(said.contains(&format!("orlop driver accept-loss {} --pool ", using.id)), "{said}");
+            let on_node = stats(&clients, &using.id, &using.target).await.unwrap().volume_condition.unwrap();
+            assert_eq!((on_node.abnormal, &on_node.message), (true, &said));
+            let listed = list(&clients, 0, "").await.unwrap().entries.remove(0);
+            assert_eq!(listed.status.unwrap().volume_condition.unwrap().message, said);
+            if !accepted_while_running {
+                world.driver.kill();
+            }
+            let accepted = accept(&using.id);
+            assert!(accepted.status.success(), "{accepted:?}");
+            assert!(String::from_utf8_lossy(&accepted.stdout).contains("cleared; it said: writing"), "{accepted:?}");
+            if !accepted_while_running {
+                world.driver = Driver::start(&world.scratch, &Options::default());
+            }
+            assert!(!condition(&world.clients().await, &using.id).await.0);
+        }
+        let unknown = accept("vol-aaaaaaaaaaaaaaaaaaaaaaaaaa");
+        assert!(!unknown.status.success(), "{unknown:?}");
+        let clients = world.clients().await;
         bring_down(&clients, &using).await.unwrap();
         delete(&clients, &using.id).await.unwrap();
     });
