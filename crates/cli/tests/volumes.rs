@@ -16,10 +16,12 @@ mod volumes {
     mod inline;
     mod listing;
     mod metadata;
+    mod missing;
     mod modify;
     mod process;
     mod publish;
     mod readonly;
+    mod space;
 }
 
 use std::fs;

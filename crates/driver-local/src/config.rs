@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::record::Provisioning;
 use linux::fs::FsType;
 
 /// Where the driver takes the time from.
@@ -70,6 +71,9 @@ pub struct Config {
     pub role: Role,
     pub pools: Vec<PoolConfig>,
     pub missing_pool: MissingPool,
+    /// Where known pools are remembered, outside of the pools. `None` remembers none: a pool whose disk is not mounted then
+    /// looks like an empty directory.
+    pub state_dir: Option<PathBuf>,
     pub attachment: Attachment,
     /// How many bytes may be promised per byte of pool. 1.0 promises no space twice.
     pub overcommit: f64,
@@ -81,6 +85,10 @@ pub struct Config {
     pub freeze_budget: Duration,
     /// Command line of the process that thaws if we die; mount points are appended.
     pub freeze_guard: Vec<OsString>,
+    /// As `freeze_guard`, for volumes that stay frozen until their pool has space: it thaws only if we die.
+    pub hold_guard: Vec<OsString>,
+    /// Provisioning of image volumes whose class names none. `None` chooses by pool: thick where others use the filesystem.
+    pub provisioning: Option<Provisioning>,
     pub clock: Clock,
 }
 

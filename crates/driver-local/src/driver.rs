@@ -10,6 +10,7 @@ use crate::config::{Attachment, Config};
 use crate::controller::AttachAs;
 use crate::core::{Core, StartError};
 use crate::params;
+use crate::pool::Ballast;
 
 /// How long a question about a mounted filesystem may take before it counts as hung.
 const STATS_PATIENCE: Duration = Duration::from_secs(20);
@@ -58,7 +59,10 @@ impl LocalDriver {
             .mount_group()
             .writer_tracking()
             .ephemeral_inline();
-        Driver::builder(identity).controller(controller).node(node).topology(Arc::clone(self)).build()
+        let driver = Driver::builder(identity).controller(controller).node(node).topology(Arc::clone(self)).build()?;
+        let core = Arc::clone(&self.core);
+        driver.metrics().show_beside(move || core.measured());
+        Ok(driver)
     }
 
     /// Runs synchronous work on a blocking thread. A panic there is a panic here, where the SDK isolates it.
@@ -68,6 +72,30 @@ impl LocalDriver {
             Ok(answer) => answer,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(Error::unavailable("the driver is shutting down")),
+        }
+    }
+
+    /// As [`Self::run`], for calls that take something away. If they fail for want of space, the ballast of the pools is given
+    /// up and they are tried once more: what takes away must work in a full pool.
+    async fn undo<T: Send + 'static>(&self, work: impl Fn(&Core) -> Result<T> + Send + 'static) -> Result<T> {
+        self.run(move |core| match work(core) {
+            Err(error) if matches!(error.reason(), Reason::NoSpace(_)) => {
+                let released = core.open_pools().filter(|pool| pool.release_ballast() == Ballast::Released).count();
+                if released > 0 { work(core) } else { Err(error) }
+            }
+            other => other,
+        })
+        .await
+    }
+
+    /// Watches the space of the pools for as long as it is polled.
+    pub async fn watch_space(&self) {
+        loop {
+            match self.run(|core| Ok(core.watch_space())).await {
+                Ok(wait) => tokio::time::sleep(wait).await,
+                // The runtime ends.
+                Err(_) => return,
+            }
         }
     }
 
@@ -91,7 +119,7 @@ impl Provisioner for LocalDriver {
     }
 
     async fn delete(&self, volume: VolumeId, _secrets: Secrets) -> Result<()> {
-        self.run(move |core| core.delete_volume(&volume)).await
+        self.undo(move |core| core.delete_volume(&volume)).await
     }
 
     async fn validate(&self, request: ValidateVolume) -> Result<Support> {
@@ -106,11 +134,15 @@ impl SnapshotSource for LocalDriver {
     }
 
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot> {
-        self.run(move |core| core.create_snapshot(&request)).await
+        self.run(move |core| {
+            let made = core.create_snapshot(&request);
+            made.map_err(|error| core.frozen_because_full(error, std::slice::from_ref(&request.source)))
+        })
+        .await
     }
 
     async fn delete_snapshot(&self, snapshot: SnapshotId, _secrets: Secrets) -> Result<()> {
-        self.run(move |core| core.delete_snapshot(&snapshot)).await
+        self.undo(move |core| core.delete_snapshot(&snapshot)).await
     }
 
     async fn create_from_snapshot(&self, request: CreateVolume, source: SnapshotId) -> Result<Volume> {
@@ -121,7 +153,11 @@ impl SnapshotSource for LocalDriver {
 #[async_trait]
 impl CloneSource for LocalDriver {
     async fn create_from_volume(&self, request: CreateVolume, source: VolumeId) -> Result<Volume> {
-        self.run(move |core| core.create_volume(&request, Some(&Source::Volume(source)))).await
+        self.run(move |core| {
+            let made = core.create_volume(&request, Some(&Source::Volume(source.clone())));
+            made.map_err(|error| core.frozen_because_full(error, &[source]))
+        })
+        .await
     }
 }
 
@@ -178,7 +214,7 @@ impl Attacher for LocalDriver {
     }
 
     async fn detach(&self, volume: VolumeId, from: DetachFrom, _secrets: Secrets) -> Result<()> {
-        self.run(move |core| core.detach_volume(&volume, &from)).await
+        self.undo(move |core| core.detach_volume(&volume, &from)).await
     }
 }
 
@@ -223,7 +259,11 @@ impl GroupSnapshotter for LocalDriver {
     }
 
     async fn create_group(&self, request: CreateGroupSnapshot) -> Result<GroupSnapshot> {
-        self.run(move |core| core.create_group(&request)).await
+        self.run(move |core| {
+            let made = core.create_group(&request);
+            made.map_err(|error| core.frozen_because_full(error, &request.sources))
+        })
+        .await
     }
 
     async fn get_group(&self, group: GroupSnapshotId, _secrets: Secrets) -> Result<GroupSnapshot> {
@@ -231,7 +271,7 @@ impl GroupSnapshotter for LocalDriver {
     }
 
     async fn delete_group(&self, group: GroupSnapshotId, _secrets: Secrets) -> Result<()> {
-        self.run(move |core| core.delete_group(&group)).await
+        self.undo(move |core| core.delete_group(&group)).await
     }
 }
 
@@ -273,24 +313,32 @@ impl NodePublisher for LocalDriver {
     }
 
     async fn publish(&self, request: PublishVolume) -> Result<()> {
-        self.run(move |core| core.publish(&request)).await
+        self.run(move |core| core.refuse_frozen(&request.volume).and_then(|()| core.publish(&request))).await
     }
 
     async fn unpublish(&self, volume: VolumeId, target: &Path) -> Result<()> {
         let target: PathBuf = target.to_owned();
-        self.run(move |core| core.unpublish(&volume, &target)).await
+        self.undo(move |core| {
+            let _thawed = core.keep_thawed(volume.as_str());
+            core.unpublish(&volume, &target)
+        })
+        .await
     }
 }
 
 #[async_trait]
 impl NodeStager for LocalDriver {
     async fn stage(&self, request: StageVolume) -> Result<()> {
-        self.run(move |core| core.stage(&request)).await
+        self.run(move |core| core.refuse_frozen(&request.volume).and_then(|()| core.stage(&request))).await
     }
 
     async fn unstage(&self, volume: VolumeId, staging: &Path) -> Result<()> {
         let staging = staging.to_owned();
-        self.run(move |core| core.unstage(&volume, &staging)).await
+        self.undo(move |core| {
+            let _thawed = core.keep_thawed(volume.as_str());
+            core.unstage(&volume, &staging)
+        })
+        .await
     }
 }
 
@@ -305,14 +353,19 @@ impl NodeStats for LocalDriver {
 impl NodeHealth for LocalDriver {
     async fn node_condition(&self, volume: &VolumeId, path: &Path) -> Result<Condition> {
         let (volume, path) = (volume.clone(), path.to_owned());
-        self.ask(move |core| core.node_condition(&volume, &path)).await
+        self.ask(move |core| match core.node_condition(&volume, &path)? {
+            Condition::Normal(text) => Ok(core.space_condition(&volume)?.unwrap_or(Condition::Normal(text))),
+            abnormal @ Condition::Abnormal(_) => Ok(abnormal),
+        })
+        .await
     }
 }
 
 #[async_trait]
 impl NodeExpander for LocalDriver {
     async fn node_expand(&self, request: NodeExpand) -> Result<Option<u64>> {
-        self.run(move |core| core.node_expand(&request).map(Some)).await
+        self.run(move |core| core.refuse_frozen(&request.volume).and_then(|()| core.node_expand(&request).map(Some)))
+            .await
     }
 }
 
@@ -338,6 +391,10 @@ impl EphemeralInline for LocalDriver {
 
     async fn unpublish_ephemeral(&self, volume: VolumeId, target: &Path) -> Result<Inline> {
         let target = target.to_owned();
-        self.run(move |core| core.unpublish_inline(&volume, &target)).await
+        self.undo(move |core| {
+            let _thawed = core.keep_thawed(&Core::inline_id(&volume));
+            core.unpublish_inline(&volume, &target)
+        })
+        .await
     }
 }

@@ -9,7 +9,7 @@ pub const POOL: &str = "pool";
 pub const KIND: &str = "kind";
 /// Class parameter: filesystem of an image volume: `ext4` (default), `xfs` or `btrfs`.
 pub const FS_TYPE: &str = "fsType";
-/// Mutable parameter: `thin` (default) or `thick`.
+/// Mutable parameter: `thin` or `thick`. Default: the pool's, thick where others use its filesystem.
 pub const PROVISIONING: &str = "provisioning";
 /// Mutable parameter: `true` (default) or `false`; whether the loop device bypasses the page cache.
 pub const DIRECT_IO: &str = "directIo";

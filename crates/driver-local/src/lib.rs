@@ -24,6 +24,7 @@ pub mod loss;
 pub mod params;
 pub mod pool;
 pub mod record;
+pub mod space;
 
 mod controller;
 mod node;

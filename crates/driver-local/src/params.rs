@@ -31,7 +31,17 @@ pub struct Spec {
     pub access: AccessKind,
     /// The filesystem that was named, if any.
     pub fs: Option<FsType>,
+    /// The provisioning that was named, if any.
+    pub provisioning: Option<Provisioning>,
     pub tuning: Tuning,
+}
+
+impl Spec {
+    /// The same request for an image in a pool that provisions so unless another way is named.
+    pub fn provisioned(&self, default: Provisioning) -> Self {
+        let tuning = Tuning { provisioning: self.provisioning.unwrap_or(default), ..self.tuning.clone() };
+        Self { tuning, ..self.clone() }
+    }
 }
 
 /// Reads a request for a volume.
@@ -47,12 +57,14 @@ pub fn spec(parameters: &Parameters, capabilities: &[Capability]) -> Result<Spec
         Some("directory") => KindChoice::Directory,
         Some(other) => return Err(illegal(keys::KIND, other, "image or directory")),
     };
+    let tuning = tuning(parameters)?;
     Ok(Spec {
         pool: parameters.get(keys::POOL).map(str::to_owned),
         kind,
         access,
         fs: fs_of(parameters, capabilities)?,
-        tuning: tuning(parameters)?,
+        provisioning: parameters.get(keys::PROVISIONING).map(|_| tuning.provisioning),
+        tuning,
     })
 }
 
@@ -263,6 +275,20 @@ mod tests {
         spec(&fixed(&[(&callers_own, "c")]), &[mount(None)]).unwrap();
         assert!(check_mutable(&map(&[("XXX_FakeKey", "v")])).is_err());
         assert!(check_mutable(&map(&[("pool", "a")])).is_err(), "a volume cannot change its pool");
+    }
+
+    #[test]
+    fn the_pool_says_how_a_volume_is_provisioned_unless_the_class_does() {
+        for (named, default, want) in [
+            (None, Provisioning::Thick, Provisioning::Thick),
+            (None, Provisioning::Thin, Provisioning::Thin),
+            (Some("thin"), Provisioning::Thick, Provisioning::Thin),
+            (Some("thick"), Provisioning::Thin, Provisioning::Thick),
+        ] {
+            let parameters: Vec<(&str, &str)> = named.map(|named| ("provisioning", named)).into_iter().collect();
+            let found = spec(&fixed(&parameters), &[mount(None)]).unwrap().provisioned(default);
+            assert_eq!(found.tuning.provisioning, want, "{named:?} in a pool with {default:?}");
+        }
     }
 
     #[test]

@@ -341,7 +341,7 @@ pub struct Published {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CopyIntent {
-    /// The whole request, as a hash: a repeat with other arguments starts over.
+    /// Id of the volume or snapshot that is copied.
     pub request: String,
     /// Stamp of the source image when the copy began.
     pub stamp: SourceStamp,

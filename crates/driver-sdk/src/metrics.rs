@@ -4,9 +4,10 @@
 //! rest is ours and tells how the request pipeline is doing.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
@@ -23,6 +24,9 @@ use tokio::net::TcpListener;
 use tonic::Code;
 
 const BUCKETS: [f64; 13] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
+
+/// The last line of the text format.
+const END: &str = "# EOF\n";
 
 /// A client that sends nothing for so long is cut off: there is no reason to hold a socket for it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,6 +57,16 @@ struct Inner {
     panics: Counter,
     conflicts: Counter,
     detached: Counter,
+    beside: OnceLock<Text>,
+}
+
+/// What a driver measures of its own, in the text format.
+struct Text(Box<dyn Fn() -> String + Send + Sync>);
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Text")
+    }
 }
 
 impl Metrics {
@@ -72,7 +86,22 @@ impl Metrics {
             registry.register(format!("orlop_driver_{name}"), help, counter.clone());
         }
         let driver_name = driver_name.to_owned();
-        Self(Arc::new(Inner { driver_name, registry, seconds, in_flight, joined, panics, conflicts, detached }))
+        Self(Arc::new(Inner {
+            driver_name,
+            registry,
+            seconds,
+            in_flight,
+            joined,
+            panics,
+            conflicts,
+            detached,
+            beside: OnceLock::new(),
+        }))
+    }
+
+    /// Shows another text beside the counters: whole families in the text format, without its end mark. The first one stays.
+    pub fn show_beside(&self, text: impl Fn() -> String + Send + Sync + 'static) {
+        drop(self.0.beside.set(Text(Box::new(text))));
     }
 
     /// Everything, in the text format that Prometheus reads.
@@ -80,6 +109,10 @@ impl Metrics {
         let mut text = String::new();
         // Writing into a string cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.0.registry);
+        if let Some(Text(beside)) = self.0.beside.get() {
+            let end = text.strip_suffix(END).map_or(text.len(), str::len);
+            text.insert_str(end, &beside());
+        }
         text
     }
 

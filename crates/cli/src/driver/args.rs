@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use driver_local::config::{Attachment, Clock, MissingPool, Role};
+use driver_local::record::Provisioning;
 use driver_local::{Config, PoolConfig, keys};
 use driver_sdk::Mode;
 use driver_sdk::csi::{Endpoint, SocketMode};
@@ -35,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     node_id: Option<String>,
 
-    /// Directory that holds volumes; may be given more than once. Made if missing or empty.
+    /// Directory that holds volumes; may be given more than once. Made if missing or empty, unless a pool was there before.
     #[arg(long, value_name = "[NAME=]DIR")]
     pool: Vec<String>,
 
@@ -59,6 +61,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     attach_limit: Option<u64>,
 
+    /// Directory in which known pools are remembered. It must not be on the disk of a pool. [default: /var/lib/orlop-driver,
+    /// where that can be made]
+    #[arg(long, value_name = "DIR", env = "ORLOP_STATE_DIR", hide_env_values = true)]
+    state_dir: Option<PathBuf>,
+
+    /// Forget the pool of this directory, which is gone for good, and do nothing else. Its volumes then count as deleted.
+    #[arg(long, value_name = "DIR")]
+    forget_pool: Option<PathBuf>,
+
     /// Refuse to make pools: a missing or empty directory may be a disk that is not mounted yet.
     #[arg(long)]
     no_init: bool,
@@ -66,6 +77,11 @@ pub(crate) struct Args {
     /// Bytes promised per byte of pool; 1.0 promises no space twice. [default: 1.0]
     #[arg(long, value_name = "RATIO")]
     overcommit: Option<f64>,
+
+    /// Whether images of classes that name no `provisioning` get all their blocks at once. [default: thin in a pool that is a
+    /// filesystem of its own, or with --overcommit; thick in a directory of a filesystem that others use, except on btrfs]
+    #[arg(long, value_enum, value_name = "HOW")]
+    provisioning: Option<ProvisioningName>,
 
     /// Space of each pool that is never promised, such as 10Gi. [default: 64Mi]
     #[arg(long, value_name = "SIZE")]
@@ -110,6 +126,11 @@ pub(crate) enum Command {
     AcceptLoss(super::accept::AcceptArgs),
 }
 
+/// What "for ever" is for a guard that thaws only if the driver dies.
+const FOREVER_SECONDS: u64 = 100 * 365 * 86_400;
+
+const STATE_DIR: &str = "/var/lib/orlop-driver";
+
 const EXAMPLES: &str = "\
 Examples:
   One node, one pool:
@@ -139,6 +160,22 @@ pub(crate) enum ModeName {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
+pub(crate) enum ProvisioningName {
+    Thin,
+    Thick,
+}
+
+impl From<ProvisioningName> for Provisioning {
+    fn from(name: ProvisioningName) -> Self {
+        match name {
+            ProvisioningName::Thin => Self::Thin,
+            ProvisioningName::Thick => Self::Thick,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum LogLevel {
     Off,
     Error,
@@ -154,6 +191,7 @@ pub(crate) struct Flags {
     pub(crate) endpoint: String,
     pub(crate) node_id: String,
     pub(crate) pool: PathBuf,
+    pub(crate) state_dir: PathBuf,
     /// Others, as they are typed.
     pub(crate) more: &'static [&'static str],
 }
@@ -162,7 +200,9 @@ impl Flags {
     /// With every other flag at its default.
     pub(crate) fn settle(self) -> anyhow::Result<Settings> {
         let pool = self.pool.display().to_string();
-        let flags = ["--endpoint", &self.endpoint, "--node-id", &self.node_id, "--pool", &pool];
+        let state = self.state_dir.display().to_string();
+        let node = &self.node_id;
+        let flags = ["--endpoint", &self.endpoint, "--node-id", node, "--pool", &pool, "--state-dir", &state];
         let args: Args = crate::process::flags(&[&flags, self.more].concat())?;
         args.settle()
     }
@@ -181,6 +221,12 @@ pub(crate) struct Settings {
 }
 
 impl Args {
+    /// The pool to be forgotten, with the directory that remembers it.
+    pub(super) fn forgetting(&self) -> Option<(PathBuf, PathBuf)> {
+        let state = self.state_dir.clone().unwrap_or_else(|| PathBuf::from(STATE_DIR));
+        self.forget_pool.clone().map(|pool| (state, pool))
+    }
+
     /// Joins flags and file; a flag wins.
     pub(crate) fn settle(self) -> anyhow::Result<Settings> {
         let file = self.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
@@ -202,6 +248,7 @@ impl Args {
             role: mode.role(),
             pools: parse_pools(&either(self.pool, file.pools))?,
             missing_pool,
+            state_dir: self.state_dir.or(file.state_dir).or_else(default_state_dir),
             attachment,
             overcommit: self.overcommit.or(file.overcommit).unwrap_or(1.0),
             reserve: parse_size("--reserve", self.reserve.or(file.reserve), 64 << 20)?,
@@ -209,6 +256,8 @@ impl Args {
             largest_volume: parse_size("--max-volume-size", self.max_volume_size.or(file.max_volume_size), 16 << 40)?,
             freeze_budget: budget,
             freeze_guard: freeze_guard(budget),
+            hold_guard: freeze_guard(Duration::from_secs(FOREVER_SECONDS)),
+            provisioning: self.provisioning.or(file.provisioning).map(ProvisioningName::into),
             clock: system_clock(),
         };
         config.check().map_err(driver_local::core::StartError::Config)?;
@@ -229,6 +278,13 @@ impl Args {
             },
         })
     }
+}
+
+/// The usual state directory, if this process may write there.
+fn default_state_dir() -> Option<PathBuf> {
+    let dir = PathBuf::from(STATE_DIR);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).ok()?;
+    rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok().then_some(dir)
 }
 
 fn either(flags: Vec<String>, file: Option<Vec<String>>) -> Vec<String> {

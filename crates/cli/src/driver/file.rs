@@ -1,12 +1,12 @@
 //! The configuration file of `orlop driver`: the flags' names with underscores, in TOML.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use serde::Deserialize;
 
-use super::args::{LogLevel, ModeName};
+use super::args::{LogLevel, ModeName, ProvisioningName};
 use crate::process::LogFormat;
 
 /// Every key may be missing; an unknown one is an error that names it.
@@ -21,7 +21,9 @@ pub(super) struct ConfigFile {
     pub(super) attach: Option<bool>,
     pub(super) attach_limit: Option<u64>,
     pub(super) init: Option<bool>,
+    pub(super) state_dir: Option<PathBuf>,
     pub(super) overcommit: Option<f64>,
+    pub(super) provisioning: Option<ProvisioningName>,
     pub(super) reserve: Option<String>,
     pub(super) default_fs: Option<String>,
     pub(super) max_volume_size: Option<String>,

@@ -6,12 +6,15 @@ mod file;
 
 pub(crate) use args::{Args, Flags};
 
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use driver_local::LocalDriver;
+use driver_local::pool::Forgotten;
 use driver_sdk::csi::Listener;
 use driver_sdk::metrics::Metrics;
 use driver_sdk::{Identity, ServeError};
@@ -40,10 +43,27 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn start(args: Args) -> anyhow::Result<()> {
+    if let Some((state, pool)) = args.forgetting() {
+        return forget(&state, &pool);
+    }
     let settings = args.settle()?;
     settings.log.start()?;
+    if settings.config.state_dir.is_none() {
+        tracing::warn!("no pool is remembered: a disk that is not mounted looks like an empty pool; give --state-dir");
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     crate::process::to_its_end(&runtime, serve(settings))
+}
+
+/// Forgets a pool that is gone for good. A driver that runs notices it at the next call that misses the pool.
+fn forget(state: &Path, pool: &Path) -> anyhow::Result<()> {
+    match driver_local::pool::forget_pool(state, pool)? {
+        Forgotten::Forgotten => {
+            let told = writeln!(io::stdout(), "{} is forgotten; its volumes count as deleted", pool.display());
+            told.context("telling it")
+        }
+        Forgotten::WasNotKnown => bail!("{} remembers no pool at {}", state.display(), pool.display()),
+    }
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<()> {
@@ -53,6 +73,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
 
 /// The driver: it holds its pools and its sockets, and answers nobody yet.
 pub(crate) struct Server {
+    local: Arc<LocalDriver>,
     driver: driver_sdk::Driver,
     listeners: Vec<Listener>,
     mode: driver_sdk::Mode,
@@ -87,7 +108,7 @@ impl Server {
                 Some(listener)
             }
         };
-        Ok(Self { driver, listeners, mode, metrics, grace })
+        Ok(Self { local, driver, listeners, mode, metrics, grace })
     }
 
     /// What it measures.
@@ -97,13 +118,17 @@ impl Server {
 
     /// Answers until `stop`.
     pub(crate) async fn serve(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { driver, listeners, mode, metrics, grace } = self;
+        let Self { local, driver, listeners, mode, metrics, grace } = self;
+        let watcher = Arc::clone(&local);
+        let watching = tokio::spawn(async move { watcher.watch_space().await });
         let (stop_metrics, metrics_stopped) = tokio::sync::oneshot::channel::<()>();
         let metrics = metrics.map(|listener| {
             let stopped = async move { drop(metrics_stopped.await) };
             tokio::spawn(driver_sdk::metrics::serve(listener, driver.metrics(), stopped))
         });
         let done = driver.serve(listeners, mode, stop, grace).await;
+        watching.abort();
+        tokio::task::spawn_blocking(move || local.core().thaw_all()).await.context("thawing volumes")?;
         drop(stop_metrics);
         if let Some(task) = metrics {
             task.await.context("the metrics server")?.context("serving metrics")?;

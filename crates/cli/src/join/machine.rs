@@ -209,6 +209,7 @@ impl Place {
             endpoint: format!("unix://{}", self.socket().display()),
             node_id: self.node.clone(),
             pool: self.data.join("pool"),
+            state_dir: self.data.join("driver"),
             more: &[],
         };
         let server = driver::Server::open(flags.settle()?).await?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ::csi::Endpoint;
 use anyhow::{Context as _, bail};
+use driver_local::pool::Orphan as Leftover;
 use lifecycle::orphans::{self, Orphan, Report, Twice, What};
 use lifecycle::table::{Look, Paint, Tone};
 use runtime::time::SystemClock;
@@ -33,6 +34,10 @@ pub(crate) struct Args {
     /// Data directory of an `orlop up` that runs: its driver.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Directory of a pool of the local driver: unfinished copies and what could not be removed are listed as well. May be
+    /// given more than once; --data names the pool of `orlop up`.
+    #[arg(long, value_name = "DIR")]
+    pool: Vec<PathBuf>,
     /// Delete what nobody knows and nothing could still mean. With --yes only; without it, it is shown.
     #[arg(long)]
     delete: bool,
@@ -99,6 +104,7 @@ async fn work(args: &Args) -> anyhow::Result<Comparison> {
             bail!("give the driver's socket with --csi-address, or the data directory of orlop up with --data")
         }
     };
+    let leftovers = args.leftovers()?;
     let cluster = args.cluster().connect("orlop-orphans").await?;
     let driver = Connected::to(endpoint, args.timeout).await?;
     let mut report = look(args, &cluster, &driver).await;
@@ -123,7 +129,7 @@ async fn work(args: &Args) -> anyhow::Result<Comparison> {
         (true, false) => Wish::Unconfirmed,
         (true, true) => Wish::Delete,
     };
-    Ok(Comparison { report, deletions, wish })
+    Ok(Comparison { report, deletions, wish, leftovers })
 }
 
 async fn look(args: &Args, cluster: &Cluster, driver: &Connected) -> Report {
@@ -139,6 +145,17 @@ async fn look(args: &Args, cluster: &Cluster, driver: &Connected) -> Report {
 }
 
 impl Args {
+    /// What waits in the pools that are named.
+    fn leftovers(&self) -> anyhow::Result<Vec<Leftover>> {
+        let own = self.data.iter().map(|data| data.join("pool")).filter(|pool| pool.is_dir());
+        let mut found = Vec::new();
+        for pool in own.chain(self.pool.iter().cloned()) {
+            let left = driver_local::pool::leftovers(&pool);
+            found.extend(left.with_context(|| format!("reading the pool {}", pool.display()))?);
+        }
+        Ok(found)
+    }
+
     /// The cluster of a data directory is the one that its kubeconfig leads to.
     fn cluster(&self) -> ClusterArgs {
         let mut cluster = self.cluster.clone();
@@ -170,6 +187,8 @@ struct Comparison {
     report: Report,
     deletions: Vec<Deletion>,
     wish: Wish,
+    /// What is hidden in pools of the local driver.
+    leftovers: Vec<Leftover>,
 }
 
 impl Comparison {
@@ -202,7 +221,14 @@ impl Comparison {
 
 impl Answer for Comparison {
     fn text(&self, look: Look) -> String {
-        self.report.text(look) + &self.done(look.paint)
+        let mut text = self.report.text(look) + &self.done(look.paint);
+        if !self.leftovers.is_empty() {
+            text.push_str("\nHidden in the pool; no list of the driver shows it:\n");
+        }
+        for Leftover { path, why } in &self.leftovers {
+            text.push_str(&format!("  {}: {why}\n", path.display()));
+        }
+        text
     }
 
     fn value(&self) -> Value {
@@ -212,6 +238,8 @@ impl Answer for Comparison {
             json!({"kind": deletion.what.name(), "handle": deletion.handle, "error": error})
         });
         value["deletions"] = deletions.collect();
+        let leftovers = self.leftovers.iter().map(|left| json!({"path": left.path, "why": left.why}));
+        value["leftovers"] = leftovers.collect();
         value
     }
 }

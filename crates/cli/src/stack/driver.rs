@@ -15,6 +15,7 @@ pub(super) async fn start(plan: &Plan) -> anyhow::Result<(Part, Metrics)> {
         endpoint: format!("unix://{}", place.socket().display()),
         node_id: node_name(),
         pool: place.pool(),
+        state_dir: place.data.join("driver"),
         more: match &plan.cluster {
             Cluster::Embedded => &[],
             // Each machine has such a driver, of the same name. An attacher runs once and would ask the one beside it about

@@ -99,8 +99,18 @@ impl Scratch {
         );
         let how = Mkfs { uuid: Uuid::from_digest(bytes), sector_size: 512, lock: None };
         mkfs(fs, &attached.device.path, &how, std::time::Duration::from_secs(60)).unwrap();
+        self.mount_pool(fs)
+    }
+
+    /// Mounts the filesystem that [`Self::pool_on`] made, from the device that it has or from a new one.
+    pub fn mount_pool(&self, fs: FsType) -> PathBuf {
+        let image = std::fs::File::options().read(true).write(true).open(self.path("pool.img")).unwrap();
+        let found = loopdev::find(BackingFile::of(&image).unwrap()).unwrap();
+        let how = Attach { read_only: false, autoclear: true, direct_io: false, block_size: 512 };
+        let attached = found.is_empty().then(|| loopdev::attach(&image, how).unwrap());
+        let device = attached.as_ref().map_or_else(|| &found[0].device.path, |attached| &attached.device.path);
         let mount = self.dir("pool");
-        mounts::mount_fs(&attached.device.path, &mount, fs.name(), &MountFlags::default()).unwrap();
+        mounts::mount_fs(device, &mount, fs.name(), &MountFlags::default()).unwrap();
         mount
     }
 
@@ -222,6 +232,7 @@ impl Driver {
         command.args(["driver", "--node-id", NODE, "--log-level", "debug"]);
         command.arg("--endpoint").arg(format!("unix://{}", socket.display()));
         command.arg("--pool").arg(format!("p={}", scratch.path("pool").display()));
+        command.env("ORLOP_STATE_DIR", scratch.path("state"));
         command.args(&options.args).envs(options.env.iter().map(|(key, value)| (key, value)));
         command.stdout(Stdio::null());
         Self::launch(command, socket)

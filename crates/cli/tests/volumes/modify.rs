@@ -79,7 +79,9 @@ fn a_thin_volume_becomes_thick_without_losing_a_byte() {
     let world = World::plain(&Options::default());
     run(async {
         let clients = world.clients().await;
-        let volume = create(&clients, "v", 32 * MIB, block()).await.unwrap();
+        let mut thin = create_request("v", 32 * MIB, block());
+        thin.parameters = map([("provisioning", "thin")]);
+        let volume = create_with(&clients, thin).await.unwrap();
         let using = Use::new(&world.scratch, &volume.volume_id, block());
         bring_up(&clients, &using).await.unwrap();
         write_block(&using.target, 8 * MIB, b"in the middle").unwrap();

@@ -52,7 +52,7 @@ impl Core {
     }
 
     pub fn detach_volume(&self, id: &VolumeId, from: &DetachFrom) -> Result<(), Error> {
-        let Some(found) = self.find(Place::Volumes, id.as_str()) else { return Ok(()) };
+        let Some(found) = self.find(Place::Volumes, id.as_str())? else { return Ok(()) };
         let lock = self.hold(&found, Hold::Exclusive)?;
         let record: VolumeRecord = found.object.record().map_err(fault::record)?;
         let mut attachments = found.object.attachments().map_err(fault::record)?;
@@ -79,7 +79,7 @@ impl Core {
     /// Where a volume is attached, for lists. One that cannot be read must not hide all others: it is told as attached
     /// nowhere, and its condition says what is wrong.
     pub fn attached_nodes(&self, id: &VolumeId) -> Vec<NodeId> {
-        let Some(found) = self.find(Place::Volumes, id.as_str()) else { return Vec::new() };
+        let Ok(Some(found)) = self.find_open(Place::Volumes, id.as_str()) else { return Vec::new() };
         match found.object.attachments() {
             Ok(attachments) => attachments.nodes.into_keys().map(NodeId::new).collect(),
             Err(error) => {

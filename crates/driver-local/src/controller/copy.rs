@@ -13,16 +13,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use driver_sdk::{Error, Source, failpoint};
+use driver_sdk::{Error, Reason, SnapshotId, Source, VolumeId, failpoint};
 use rustix::io::Errno;
 
-use crate::core::{Core, Found};
+use crate::core::{Core, Found, VOLUME_PREFIX};
 use crate::fault;
 use crate::loss;
 use crate::node::{Flush, Unwritten};
 use crate::params::Spec;
-use crate::pool::{COPY_INTENT, Copying, Draft, Object, Pool};
-use crate::record::{self, AccessKind, CopyIntent, Format, Kind, Provisioning, SourceStamp, VolumeRecord};
+use crate::pool::{COPY_INTENT, Copying, Draft, Hold, Object, ObjectLock, Pool};
+use crate::record::{
+    self, AccessKind, CopyIntent, Format, Kind, Provisioning, SnapshotRecord, SourceStamp, VolumeRecord,
+};
 use linux::flush::OpenMount;
 use linux::freeze::{FreezeError, Frozen, Held};
 use linux::holders::Holders;
@@ -94,15 +96,18 @@ enum InUse {
 }
 
 impl Core {
-    pub(crate) fn origin(&self, source: &Source) -> Result<Origin<'_>, Error> {
+    /// The source of a copy, held for as long as the lock lives. Its record is read once it is locked.
+    pub(crate) fn origin(&self, source: &Source) -> Result<(Origin<'_>, ObjectLock), Error> {
         match source {
             Source::Volume(id) => {
-                let (found, record) = self.volume(id)?;
-                Ok(Origin::of_volume(found, &record))
+                let (found, record, lock) = self.held_volume(id, Hold::Shared)?;
+                Ok((Origin::of_volume(found, &record), lock))
             }
             Source::Snapshot(id) => {
-                let (found, record) = self.snapshot(id)?;
-                Ok(Origin {
+                let (found, _) = self.snapshot(id)?;
+                let lock = self.hold(&found, Hold::Shared)?;
+                let record: SnapshotRecord = found.object.record().map_err(fault::record)?;
+                let origin = Origin {
                     id: record.id.clone(),
                     found,
                     size: record.size,
@@ -110,7 +115,43 @@ impl Core {
                     access: record.access,
                     format: record.format,
                     block_size: record.block_size,
-                })
+                };
+                Ok((origin, lock))
+            }
+        }
+    }
+
+    /// Removes unfinished copies whose source is gone or was changed: they can never go on. A source in a pool that is missing
+    /// may still be there.
+    pub(crate) fn drop_dead_copies(&self) {
+        for pool in self.open_pools() {
+            for (id, intent) in pool.unfinished_copies() {
+                let source = match intent.request.split_once('.') {
+                    Some(_) => Source::Snapshot(SnapshotId::new(&intent.request)),
+                    None if intent.request.starts_with(VOLUME_PREFIX) => Source::Volume(VolumeId::new(&intent.request)),
+                    None => Source::Snapshot(SnapshotId::new(&intent.request)),
+                };
+                let why = match self.origin(&source) {
+                    Ok((origin, _lock)) => match open(&origin.found.object.image()).and_then(|image| stamp(&image)) {
+                        Ok(now) if now != intent.stamp => "its source has changed",
+                        Ok(_) | Err(_) => continue,
+                    },
+                    Err(error) if matches!(error.reason(), Reason::NotFound { .. }) => "its source is gone",
+                    Err(_) => continue,
+                };
+                tracing::info!(copy = %id, source = %intent.request, why, "an unfinished copy is removed");
+                drop(Draft::leftover(pool, &id));
+            }
+        }
+    }
+
+    /// Removes unfinished copies of an object that was just deleted, or of a member of it.
+    pub(crate) fn drop_copies_of(&self, gone: &str) {
+        let member = format!("{gone}.");
+        for pool in self.open_pools() {
+            let copies = pool.unfinished_copies().into_iter();
+            for (id, _) in copies.filter(|(_, of)| of.request == gone || of.request.starts_with(&member)) {
+                drop(Draft::leftover(pool, &id));
             }
         }
     }

@@ -14,7 +14,7 @@ use super::list::volume_answer;
 use crate::core::{Core, Found};
 use crate::fault;
 use crate::params::{self, KindChoice, Spec};
-use crate::pool::{Claim, Draft, Hold, Holding, Place, Pool, Promise};
+use crate::pool::{Claim, Copying, Draft, Holding, Place, Pool, Promise};
 use crate::record::{AccessKind, Format, Kind, Provisioning, SourceRef, VolumeRecord};
 use linux::fs::FsType;
 use linux::loopdev::LoopSupport;
@@ -28,14 +28,13 @@ impl Core {
         let id = Self::volume_id(&request.name).into_string();
         let spec = params::spec(&request.parameters, &request.capabilities)?;
         self.check_topology(request.topology.as_ref())?;
-        if let Some(found) = self.find(Place::Volumes, &id) {
+        if let Some(found) = self.find_open(Place::Volumes, &id)? {
             return repeat(&found, request, &spec, source);
         }
         match source {
             None => self.create_empty(&id, request, &spec),
             Some(source) => {
-                let origin = self.origin(source)?;
-                let lock = self.hold(&origin.found, Hold::Shared)?;
+                let (origin, lock) = self.origin(source)?;
                 let volume = self.create_copy(&id, request, (&spec, source), &origin)?;
                 drop(lock);
                 Ok(volume)
@@ -56,6 +55,7 @@ impl Core {
 
     fn create_empty(&self, id: &str, request: &CreateVolume, spec: &Spec) -> Result<Volume, Error> {
         let pool = self.choose_pool(spec)?;
+        let spec = &spec.provisioned(pool.provisioning);
         let kind = choose_kind(pool, spec)?;
         let fs = self.choose_fs(kind, spec)?;
         let size =
@@ -85,6 +85,11 @@ impl Core {
     ) -> Result<Volume, Error> {
         origin.check_fits(spec)?;
         let pool = self.pool_for_copy(spec, origin)?;
+        // A copy that shares its blocks is instant, and has none of its own until it is written to.
+        let spec = &spec.provisioned(match pool.features.copying {
+            Copying::Reflink => Provisioning::Thin,
+            Copying::Full => pool.provisioning,
+        });
         let size = self.size_of_copy(request, spec, origin)?;
         let space = pool.reserve(Promise { size, need: size })?;
         failpoint::hit("copy.reserved");
@@ -160,20 +165,15 @@ impl Core {
             return self.pool_named(name);
         }
         let mut best: Option<(u64, &Pool)> = None;
-        for pool in &self.pools {
+        for slot in &self.pools {
+            // A volume of this name may be in a pool that is missing: a second one must not be made elsewhere.
+            let pool = self.pool(slot)?;
             let left = pool.available()?;
             if best.is_none_or(|(most, _)| left > most) {
                 best = Some((left, pool));
             }
         }
         best.map(|(_, pool)| pool).ok_or_else(|| Error::unavailable("no pool is open"))
-    }
-
-    fn pool_named(&self, name: &str) -> Result<&Pool, Error> {
-        self.pools.iter().find(|pool| pool.name == name).ok_or_else(|| {
-            let known: Vec<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
-            Error::invalid("parameters", format!("pool {name:?} is not one of {}", known.join(", ")))
-        })
     }
 
     /// A copy stays in its source's pool unless another is named; directories cannot leave it.

@@ -20,7 +20,7 @@ const LOOP_PATIENCE: Duration = Duration::from_secs(10);
 impl Core {
     pub fn delete_volume(&self, id: &VolumeId) -> Result<(), Error> {
         self.drop_drafts(id.as_str());
-        let Some(found) = self.find(Place::Volumes, id.as_str()) else { return Ok(()) };
+        let Some(found) = self.find(Place::Volumes, id.as_str())? else { return Ok(()) };
         let lock = self.hold(&found, Hold::Exclusive)?;
         let record: VolumeRecord = found.object.record().map_err(fault::record)?;
         self.refuse_attached(&found, id)?;
@@ -30,6 +30,7 @@ impl Core {
         found.pool.forget(id.as_str());
         failpoint::hit("delete.discarded");
         trashed.remove();
+        self.drop_copies_of(id.as_str());
         drop(lock);
         Ok(())
     }
@@ -37,7 +38,7 @@ impl Core {
     /// A copy that was never finished has the id of the volume it would have become.
     pub(super) fn drop_drafts(&self, id: &str) {
         if crate::core::is_ours(id) {
-            self.pools.iter().for_each(|pool| drop(Draft::leftover(pool, id)));
+            self.open_pools().for_each(|pool| drop(Draft::leftover(pool, id)));
         }
     }
 

@@ -19,7 +19,7 @@ impl Core {
     pub fn create_group(&self, request: &CreateGroupSnapshot) -> Result<GroupSnapshot, Error> {
         let id = Self::group_id(&request.name).into_string();
         let sources: Vec<String> = request.sources.iter().map(|id| id.as_str().to_owned()).collect();
-        if let Some(found) = self.find(Place::Groups, &id) {
+        if let Some(found) = self.find_open(Place::Groups, &id)? {
             let record: GroupRecord = found.object.record().map_err(fault::record)?;
             if record.name == request.name && record.sources == sources && record.parameters == request.parameters {
                 return group_answer(&found, &record);
@@ -32,8 +32,8 @@ impl Core {
         let mut origins = Vec::new();
         let mut locks = Vec::new();
         for source in &request.sources {
-            let (found, record) = self.volume(source)?;
-            locks.push(self.hold(&found, Hold::Shared)?);
+            let (found, record, lock) = self.held_volume(source, Hold::Shared)?;
+            locks.push(lock);
             origins.push(Origin::of_volume(found, &record));
         }
         self.cut_group(&id, request, &origins)
@@ -89,18 +89,19 @@ impl Core {
 
     pub fn get_group(&self, id: &GroupSnapshotId) -> Result<GroupSnapshot, Error> {
         let missing = || Error::not_found(Kind::GroupSnapshot, id.as_str());
-        let found = self.find(Place::Groups, id.as_str()).ok_or_else(missing)?;
+        let found = self.find(Place::Groups, id.as_str())?.ok_or_else(missing)?;
         let record: GroupRecord = found.object.record().map_err(fault::record)?;
         group_answer(&found, &record)
     }
 
     pub fn delete_group(&self, id: &GroupSnapshotId) -> Result<(), Error> {
-        let Some(found) = self.find(Place::Groups, id.as_str()) else { return Ok(()) };
+        let Some(found) = self.find(Place::Groups, id.as_str())? else { return Ok(()) };
         let lock = self.hold(&found, Hold::Exclusive)?;
         failpoint::hit("group_delete.checked");
         let trashed = found.pool.discard(Place::Groups, id.as_str())?;
         failpoint::hit("group_delete.discarded");
         trashed.remove();
+        self.drop_copies_of(id.as_str());
         found.pool.forget_shares();
         drop(lock);
         Ok(())

@@ -1,8 +1,8 @@
 //! ListVolumes, ListSnapshots, ControllerGetVolume, GetCapacity, ValidateVolumeCapabilities and conditions.
 
 use driver_sdk::{
-    Access, Capacity, CapacityQuery, Condition, Error, Page, Parameters, Snapshot, SnapshotFilter, SnapshotId, Source,
-    Support, ValidateVolume, Volume, VolumeId,
+    Access, Capacity, CapacityQuery, Condition, Error, Page, Parameters, Reason, Snapshot, SnapshotFilter, SnapshotId,
+    Source, Support, ValidateVolume, Volume, VolumeId,
 };
 
 use super::create::choose_kind;
@@ -40,7 +40,12 @@ impl Core {
 
     pub fn list_snapshots(&self, filter: &SnapshotFilter, page: &Page<SnapshotId>) -> Result<Vec<Snapshot>, Error> {
         if let Some(id) = &filter.id {
-            let found = self.snapshot(id).ok().map(|(_, record)| snapshot_answer(&record));
+            let found = match self.snapshot(id) {
+                Ok((_, record)) => Some(snapshot_answer(&record)),
+                // Its pool is missing: that is not the same as no snapshot.
+                Err(error) if matches!(error.reason(), Reason::Unavailable(_)) => return Err(error),
+                Err(_) => None,
+            };
             let after = |snapshot: &Snapshot| page.after.as_ref().is_none_or(|after| snapshot.id > *after);
             let source = |snapshot: &Snapshot| filter.source.as_ref().is_none_or(|source| snapshot.source == *source);
             return Ok(found.into_iter().filter(after).filter(source).collect());
@@ -76,7 +81,9 @@ impl Core {
 
     fn sorted(&self, place: Place, after: Option<&str>) -> Result<Vec<(String, Found<'_>)>, Error> {
         let mut all = Vec::new();
-        for pool in &self.pools {
+        for slot in &self.pools {
+            // A list without the objects of a missing pool would tell that they are gone.
+            let pool = self.pool(slot)?;
             let ids = pool.ids(place).map_err(|error| fault::io("listing the pool", error))?;
             for id in ids.into_iter().filter(|id| after.is_none_or(|after| id.as_str() > after)) {
                 all.push((id.clone(), Found { pool, object: pool.object(place, &id) }));
@@ -99,8 +106,9 @@ impl Core {
         let capabilities = if query.capabilities.is_empty() { &mount[..] } else { &query.capabilities[..] };
         let parameters = Parameters { fixed: query.parameters.clone(), mutable: Default::default() };
         let spec = params::spec(&parameters, capabilities)?;
-        let pools: Vec<&Pool> =
-            self.pools.iter().filter(|pool| spec.pool.as_ref().is_none_or(|name| pool.name == *name)).collect();
+        // A pool that is missing has no room, and takes none from the others.
+        let pools: Vec<&Pool> = self.pools.iter().filter_map(|slot| self.pool(slot).ok()).collect();
+        let pools = pools.into_iter().filter(|pool| spec.pool.as_ref().is_none_or(|name| pool.name == *name));
         let mut available = 0u64;
         let mut largest = 0;
         let mut smallest = None;
@@ -148,7 +156,7 @@ impl Core {
     /// How a volume is doing, as far as the pool shows.
     pub fn volume_condition(&self, id: &VolumeId) -> Result<Condition, Error> {
         let found = self
-            .find(Place::Volumes, id.as_str())
+            .find(Place::Volumes, id.as_str())?
             .ok_or_else(|| Error::not_found(driver_sdk::Kind::Volume, id.as_str()))?;
         let record: VolumeRecord = match found.object.record() {
             Ok(record) => record,
@@ -163,11 +171,8 @@ impl Core {
         if let Some(why) = crate::loss::condition(&found.object, &record.id, &found.pool.root) {
             return Ok(Condition::Abnormal(why));
         }
-        let space = found.pool.space()?;
-        if space.free <= found.pool.reserve {
-            return Ok(Condition::Abnormal(format!("its pool {:?} has {} bytes left", found.pool.name, space.free)));
-        }
-        Ok(Condition::Normal("the data is there and the pool has space".to_owned()))
+        let fine = || Condition::Normal("the data is there and the pool has space".to_owned());
+        Ok(self.space_condition(id)?.unwrap_or_else(fine))
     }
 }
 

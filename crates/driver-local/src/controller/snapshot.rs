@@ -19,7 +19,7 @@ impl Core {
             return Err(Error::invalid("parameters", format!("unknown key {key:?}; snapshots take no parameters")));
         }
         let id = Self::snapshot_id(&request.name).into_string();
-        if let Some(found) = self.find(Place::Snapshots, &id) {
+        if let Some(found) = self.find_open(Place::Snapshots, &id)? {
             let record: SnapshotRecord = found.object.record().map_err(fault::record)?;
             if record.name == request.name && record.source == request.source.as_str() {
                 return Ok(snapshot_answer(&record));
@@ -29,8 +29,7 @@ impl Core {
                 request.name, record.source
             )));
         }
-        let (found, volume) = self.volume(&request.source)?;
-        let lock = self.hold(&found, Hold::Shared)?;
+        let (found, volume, lock) = self.held_volume(&request.source, Hold::Shared)?;
         let origin = Origin::of_volume(found, &volume);
         let pool = origin.found.pool;
         let allocated = origin.allocated();
@@ -50,12 +49,12 @@ impl Core {
 
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), Error> {
         if let Some((group, _)) = id.as_str().split_once('.')
-            && self.find(Place::Groups, group).is_some()
+            && self.find(Place::Groups, group)?.is_some()
         {
             return Err(Error::invalid("snapshot_id", format!("{id} belongs to the group {group}; delete the group")));
         }
         self.drop_drafts(id.as_str());
-        let Some(found) = self.find(Place::Snapshots, id.as_str()) else { return Ok(()) };
+        let Some(found) = self.find(Place::Snapshots, id.as_str())? else { return Ok(()) };
         let lock = self.hold(&found, Hold::Exclusive)?;
         // What is damaged, or of a newer program, only a person removes (R27, R29).
         let _: SnapshotRecord = found.object.record().map_err(fault::record)?;
@@ -63,6 +62,7 @@ impl Core {
         let trashed = found.pool.discard(Place::Snapshots, id.as_str())?;
         failpoint::hit("snapshot_delete.discarded");
         trashed.remove();
+        self.drop_copies_of(id.as_str());
         found.pool.forget_shares();
         drop(lock);
         Ok(())

@@ -14,7 +14,7 @@ use driver_sdk::{
 use super::settled;
 use super::stage::unmount;
 use crate::controller::{blank_claim, choose_kind, make_data, sync_data};
-use crate::core::Core;
+use crate::core::{Core, is_ours};
 use crate::fault;
 use crate::keys;
 use crate::params::{self, DEFAULT_SIZE};
@@ -26,7 +26,7 @@ impl Core {
     pub fn publish_inline(&self, request: &PublishEphemeral) -> Result<(), Error> {
         let id = Self::inline_id(&request.volume);
         let target = settled(&request.target)?;
-        match self.find(Place::Volumes, &id) {
+        match self.find(Place::Volumes, &id)? {
             None => self.create_inline(&id, request, &target)?,
             Some(found) if found.object.dir().join(DOOMED).exists() => {
                 return Err(Error::busy("an inline volume of this id is being removed; repeat the call"));
@@ -68,7 +68,7 @@ impl Core {
     }
 
     fn pools_object(&self, id: &str) -> Result<crate::pool::Object, Error> {
-        let found = self.find(Place::Volumes, id).ok_or_else(|| Error::not_found(driver_sdk::Kind::Volume, id))?;
+        let found = self.find(Place::Volumes, id)?.ok_or_else(|| Error::not_found(driver_sdk::Kind::Volume, id))?;
         Ok(found.object)
     }
 
@@ -88,6 +88,7 @@ impl Core {
             topology: None,
         };
         let pool = self.choose_pool(&spec)?;
+        let spec = spec.provisioned(pool.provisioning);
         let kind = choose_kind(pool, &spec)?;
         let fs = self.choose_fs(kind, &spec)?;
         let size = params::choose_size(asked.capacity, params::smallest(spec.access, fs), self.config.largest_volume)?;
@@ -107,7 +108,14 @@ impl Core {
 
     pub fn unpublish_inline(&self, volume: &VolumeId, target: &Path) -> Result<Inline, Error> {
         let id = Self::inline_id(volume);
-        let Some(found) = self.find(Place::Volumes, &id) else { return Ok(Inline::NotInline) };
+        // Ids of other volumes are ours, and are looked for by the caller. Any other id can only be an inline volume's, and its
+        // pool may be missing.
+        let found = if is_ours(volume.as_str()) {
+            self.find_open(Place::Volumes, &id)?
+        } else {
+            self.find(Place::Volumes, &id)?
+        };
+        let Some(found) = found else { return Ok(Inline::NotInline) };
         let lock = self.hold(&found, Hold::Exclusive)?;
         durable::write_file_atomic(found.object.dir(), DOOMED.as_ref(), b"", 0o600).map_err(fault::sys)?;
         failpoint::hit("inline.doomed");

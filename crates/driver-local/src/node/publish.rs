@@ -140,7 +140,7 @@ impl Core {
             // The directory above the target is gone: nothing can be mounted there.
             return Ok(());
         };
-        let Some(found) = self.find(Place::Volumes, id.as_str()) else {
+        let Some(found) = self.find(Place::Volumes, id.as_str())? else {
             nothing_mounted_at(&target, id)?;
             return remove_target(&target);
         };

@@ -117,7 +117,7 @@ impl Core {
             // The directory above is gone, and with it whatever was staged there.
             Err(_) => staging.to_owned(),
         };
-        let Some(found) = self.find(Place::Volumes, id.as_str()) else { return nothing_mounted_at(&path, id) };
+        let Some(found) = self.find(Place::Volumes, id.as_str())? else { return nothing_mounted_at(&path, id) };
         let lock = self.hold(&found, Hold::Exclusive)?;
         let table = MountTable::read().map_err(fault::sys)?;
         let shown = super::all_mounts(&found, &table)?;

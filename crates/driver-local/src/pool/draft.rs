@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
 
 use driver_sdk::{Error, failpoint};
 
@@ -81,18 +82,18 @@ impl Drop for Draft<'_> {
 
 impl Pool {
     /// Takes an object away by one rename. What comes back is in the trash: the object no longer exists.
-    pub fn discard(&self, place: Place, id: &str) -> Result<Trashed, Error> {
+    pub fn discard(&self, place: Place, id: &str) -> Result<Trashed<'_>, Error> {
         let from = self.object(place, id);
         let moved = self.move_to_trash(id, &from).map_err(|error| fault::sys(error).leaving_residue())?;
         failpoint::hit("discard.renamed");
         Ok(moved)
     }
 
-    fn move_to_trash(&self, id: &str, from: &Object) -> Result<Trashed, SysError> {
+    fn move_to_trash(&self, id: &str, from: &Object) -> Result<Trashed<'_>, SysError> {
         for number in 0.. {
             let to = self.trash().join(format!("{id}.{number}"));
             match durable::rename_noreplace(from.dir(), &to, Side::Old)? {
-                Renamed::Done => return Ok(Trashed { object: Object::at(to) }),
+                Renamed::Done => return Ok(Trashed { pool: self, object: Object::at(to) }),
                 Renamed::NameTaken => {}
             }
         }
@@ -100,20 +101,34 @@ impl Pool {
     }
 }
 
-/// An object in the trash. Removing it may be slow and may be repeated; it is done again at every start.
+/// An object in the trash. Removing it may be slow and may be repeated; it is done again with every later deletion in its
+/// pool, and at every start.
 #[derive(Debug)]
 #[must_use = "the object's space is only freed by removing it"]
-pub struct Trashed {
+pub struct Trashed<'a> {
+    pool: &'a Pool,
     object: Object,
 }
 
-impl Trashed {
+impl Trashed<'_> {
+    /// Removes it, and tries again what could not be removed before.
     pub fn remove(self) {
-        if let Err(error) = remove_object(&self.object) {
-            let path = self.object.dir().display();
-            tracing::warn!(%path, error = %error, "could not empty the trash; will try at next start");
+        let earlier = std::mem::take(&mut *self.pool.stuck_trash());
+        for object in earlier.into_iter().chain([self.object]) {
+            if let Err(error) = remove_object(&object) {
+                let path = object.dir().display();
+                tracing::warn!(%path, error = %error, "could not empty the trash; tried again with the next deletion");
+                self.pool.stuck_trash().push(object);
+            }
         }
         failpoint::hit("discard.removed");
+    }
+}
+
+impl Pool {
+    /// What is in the trash and could not be removed.
+    pub(super) fn stuck_trash(&self) -> MutexGuard<'_, Vec<Object>> {
+        self.stuck_trash.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -128,6 +128,22 @@ impl Pool {
         Ok(available(self.space()?, self.reserve, self.overcommit, all))
     }
 
+    /// Bytes that all volumes together may still have to take from free space.
+    pub(crate) fn unwritten(&self) -> Result<u64, Error> {
+        let mut ledger = self.ledger();
+        if !self.sole_writer || ledger.stale {
+            self.look_through(&mut ledger)?;
+        }
+        let needs = ledger.objects.iter().map(|(id, holding)| self.promise(id, *holding).need);
+        Ok(needs.fold(0, u64::saturating_add))
+    }
+
+    /// Bytes that a volume may still have to take from free space, as the last look through the pool had it.
+    pub(crate) fn need_of(&self, id: &str) -> u64 {
+        let holding = self.ledger().objects.get(id).copied();
+        holding.map_or(0, |holding| self.promise(id, holding).need)
+    }
+
     /// What a volume was promised and may still need, as of now.
     fn promise(&self, id: &str, Holding { size, claim }: Holding) -> Promise {
         let written = match claim {
@@ -140,6 +156,7 @@ impl Pool {
 
     /// Sets space aside, or says how much there would be.
     pub fn reserve(&self, wanted: Promise) -> Result<Reservation<'_>, Error> {
+        self.confirm()?;
         let mut ledger = self.ledger();
         if !self.sole_writer || ledger.stale {
             self.look_through(&mut ledger)?;

@@ -6,13 +6,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use driver_sdk::Error;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::draft::ensure_private_dir;
 use super::ledger::Ledger;
-use super::{Copying, Features, Place, Pool};
+use super::registry::{self, Memory};
+use super::{Copying, Features, Place, Pool, Tenancy, ballast};
 use crate::config::{Config, MissingPool, PoolConfig, Role};
-use crate::record::{self, PoolRecord, ReadError};
+use crate::record::{self, PoolRecord, Provisioning, ReadError};
+use linux::mountinfo::MountTable;
 use linux::{SysError, durable, image, loopdev, tree};
 
 const IDENTITY: &str = "pool.json";
@@ -21,6 +24,16 @@ const LOST_AND_FOUND: &str = "lost+found";
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The pool is remembered and is not there. Nothing was made in its place.
+    #[error(transparent)]
+    Missing(#[from] MissingPoolError),
+    #[error("the state directory {dir} cannot remember the pool {path}; name another one with --state-dir")]
+    State {
+        dir: PathBuf,
+        path: PathBuf,
+        #[source]
+        source: SysError,
+    },
     #[error("pool {path} does not exist; make the directory, mount its disk, or allow pools to be made")]
     Absent { path: PathBuf },
     #[error("pool {path} is not a directory; name one, which is made if it does not exist")]
@@ -59,12 +72,46 @@ pub enum OpenError {
     },
 }
 
+/// A pool that is remembered and that its directory does not hold now.
+#[derive(Debug, thiserror::Error)]
+#[error("pool missing: {name:?} is not at {path}: {why}; mount its disk{forget}")]
+pub struct MissingPoolError {
+    name: String,
+    path: PathBuf,
+    why: String,
+    /// How a pool that is gone for good is forgotten, where pools are remembered.
+    forget: String,
+}
+
+impl From<MissingPoolError> for Error {
+    fn from(error: MissingPoolError) -> Self {
+        Error::unavailable(error.to_string())
+    }
+}
+
 impl Pool {
-    /// Opens a pool, or makes one in an empty directory where that is allowed.
+    /// Opens a pool, or makes one in an empty directory where that is allowed and no pool was before.
     pub fn open(pool: &PoolConfig, config: &Config) -> Result<Self, OpenError> {
-        let root = settle_root(&pool.path, config.missing_pool)?;
-        let identity = identify(&root, config)?;
+        let memory = config.state_dir.as_deref().map_or(Memory::Nothing, |state| registry::recall(state, &pool.path));
+        let (root, identity) = match &memory {
+            Memory::Nothing => {
+                let root = settle_root(&pool.path, config.missing_pool)?;
+                let identity = identify(&root, config)?;
+                (root, identity)
+            }
+            Memory::Pool(known) => confirm(pool, config.state_dir.as_deref(), Some(&known.uuid))?,
+            Memory::Unreadable(error) => {
+                tracing::warn!(pool = %pool.name, error = %error, "the memory of a pool cannot be read");
+                confirm(pool, config.state_dir.as_deref(), None)?
+            }
+        };
+        refuse_other_driver(&root, &identity, config)?;
+        if let (Some(state), Memory::Nothing | Memory::Unreadable(_)) = (&config.state_dir, &memory) {
+            let remembered = registry::remember(state, &pool.path, &identity);
+            remembered.map_err(|source| OpenError::State { dir: state.clone(), path: root.clone(), source })?;
+        }
         check_writable(&root)?;
+        ballast::release_if_full(&root).map_err(sys_at(&root))?;
         let instance = take_instance_locks(&root, config.role)?;
         for folder in Place::ALL.map(Place::folder).into_iter().chain([".tmp", ".trash"]) {
             ensure_private_dir(&root.join(folder)).map_err(io_at(&root))?;
@@ -72,16 +119,71 @@ impl Pool {
         let features = probe(&root)?;
         Ok(Self {
             name: pool.name.clone(),
+            entry: pool.clone(),
+            state_dir: config.state_dir.clone(),
             uuid: identity.uuid,
-            features,
             overcommit: config.overcommit,
+            provisioning: default_provisioning(&features, config),
+            stuck_trash: Mutex::default(),
+            level: Mutex::default(),
             reserve: config.reserve,
             sole_writer: config.role == Role::All,
             ledger: Mutex::new(Ledger::default()),
+            features,
             _instance: instance,
             root,
         })
     }
+
+    /// Is the pool still where it was opened? Its disk may have been unmounted, or may have died, since.
+    pub fn confirm(&self) -> Result<(), MissingPoolError> {
+        confirm(&self.entry, self.state_dir.as_deref(), Some(&self.uuid)).map(drop)
+    }
+}
+
+/// Finds a known pool in its directory, by its id. Nothing is written.
+fn confirm(
+    pool: &PoolConfig,
+    state: Option<&Path>,
+    known: Option<&String>,
+) -> Result<(PathBuf, PoolRecord), MissingPoolError> {
+    let (name, path) = (pool.name.clone(), pool.path.clone());
+    let missing = |why: String| {
+        let forget = state.map(|state| {
+            let (state, path) = (state.display(), pool.path.display());
+            format!(", or forget it if it is gone for good: orlop driver --state-dir {state} --forget-pool {path}")
+        });
+        MissingPoolError { name, path, why, forget: forget.unwrap_or_default() }
+    };
+    let root = match fs::canonicalize(&pool.path) {
+        Ok(root) => root,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(missing("the directory does not exist".to_owned()));
+        }
+        Err(error) => return Err(missing(format!("the directory cannot be entered: {error}"))),
+    };
+    match record::read::<PoolRecord>(&root.join(IDENTITY)) {
+        Ok(found) if known.is_none_or(|known| *known == found.uuid) => Ok((root, found)),
+        Ok(found) => Err(missing(format!(
+            "the directory holds the pool {}, and {} is expected",
+            found.uuid,
+            known.map_or("another", String::as_str)
+        ))),
+        Err(ReadError::Missing(_)) => Err(missing(format!("the directory holds no {IDENTITY}"))),
+        Err(error @ ReadError::Io { .. }) => {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            Err(missing(format!("{error}{cause}")))
+        }
+        Err(error @ (ReadError::Damaged { .. } | ReadError::Newer { .. })) => Err(missing(error.to_string())),
+    }
+}
+
+fn refuse_other_driver(root: &Path, identity: &PoolRecord, config: &Config) -> Result<(), OpenError> {
+    if identity.driver == config.driver_name {
+        return Ok(());
+    }
+    let (owner, ours) = (identity.driver.clone(), config.driver_name.clone());
+    Err(OpenError::OtherDriver { path: root.to_owned(), owner, ours })
 }
 
 fn io_at(path: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
@@ -111,6 +213,10 @@ fn settle_root(path: &Path, missing: MissingPool) -> Result<PathBuf, OpenError> 
             MissingPool::Create => {
                 use std::os::unix::fs::DirBuilderExt as _;
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io_at(path))?;
+                // What the state directory remembers must not outlive the directory itself in a power cut.
+                if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                    durable::fsync_dir(parent).map_err(sys_at(path))?;
+                }
             }
         },
         Err(error) => return Err(io_at(path)(error)),
@@ -120,10 +226,7 @@ fn settle_root(path: &Path, missing: MissingPool) -> Result<PathBuf, OpenError> 
 
 fn identify(root: &Path, config: &Config) -> Result<PoolRecord, OpenError> {
     match record::read::<PoolRecord>(&root.join(IDENTITY)) {
-        Ok(found) if found.driver == config.driver_name => Ok(found),
-        Ok(found) => {
-            Err(OpenError::OtherDriver { path: root.to_owned(), owner: found.driver, ours: config.driver_name.clone() })
-        }
+        Ok(found) => Ok(found),
         Err(ReadError::Missing(_)) => found_pool(root, config),
         Err(source) => Err(OpenError::Identity { path: root.to_owned(), source }),
     }
@@ -187,7 +290,28 @@ fn probe(root: &Path) -> Result<Features, OpenError> {
         copying: if reflink { Copying::Reflink } else { Copying::Full },
         subvolumes: tree::is_btrfs(root).map_err(sys_at(root))?,
         loop_devices: loopdev::available(),
+        tenancy: tenancy(root)?,
+        allocates: image::supports_allocation(&root.join(".tmp")).map_err(sys_at(root))?,
     };
     tracing::info!(pool = %root.display(), ?features, "opened the pool");
     Ok(features)
+}
+
+/// A bind mount of a directory, and a subvolume, have another root than `/` in their filesystem.
+fn tenancy(root: &Path) -> Result<Tenancy, OpenError> {
+    let table = MountTable::read().map_err(|error| io_at(root)(io::Error::other(error)))?;
+    let alone = root != Path::new("/") && table.top(root).is_some_and(|mount| mount.root == Path::new("/"));
+    Ok(if alone { Tenancy::Alone } else { Tenancy::Shared })
+}
+
+/// Where others may take the space that is free now, volumes get their blocks at once, unless the operator said otherwise or
+/// promises more than there is. On btrfs that would hold nothing: each write takes new blocks.
+fn default_provisioning(features: &Features, config: &Config) -> Provisioning {
+    match (config.provisioning, features.tenancy) {
+        (Some(asked), _) => asked,
+        (None, Tenancy::Alone) => Provisioning::Thin,
+        (None, Tenancy::Shared) if config.overcommit > 1.0 || features.subvolumes => Provisioning::Thin,
+        (None, Tenancy::Shared) if features.allocates => Provisioning::Thick,
+        (None, Tenancy::Shared) => Provisioning::Thin,
+    }
 }

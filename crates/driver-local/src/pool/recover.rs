@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use driver_sdk::Error;
@@ -15,7 +15,7 @@ use super::{Object, Place, Pool, names};
 use crate::config::Role;
 use crate::fault;
 use crate::node::{mounts_of_loop, still_held};
-use crate::record::{AccessKind, CopyIntent, ReadError, VolumeRecord};
+use crate::record::{self, AccessKind, CopyIntent, ReadError, VolumeRecord};
 use linux::durable::TEMP_PREFIX;
 use linux::mountinfo::MountTable;
 use linux::{freeze, loopdev, mounts};
@@ -51,9 +51,7 @@ pub struct Recovered {
 impl Pool {
     pub fn recover(&self, role: Role, boot_id: &str) -> Result<Recovered, Error> {
         let mut done = Recovered::default();
-        if role != Role::Node {
-            done.thawed = self.thaw_everything()?;
-        }
+        done.thawed = self.thaw_everything()?;
         self.clear_drafts(role, &mut done)?;
         if role != Role::Controller {
             self.finish_doomed_volumes()?;
@@ -88,7 +86,7 @@ impl Pool {
     fn clear_drafts(&self, role: Role, done: &mut Recovered) -> Result<(), Error> {
         for name in self.hidden(self.tmp(), role)? {
             let dir = self.tmp().join(&name);
-            if crate::record::read::<CopyIntent>(&dir.join(COPY_INTENT)).is_ok() {
+            if record::read::<CopyIntent>(&dir.join(COPY_INTENT)).is_ok() {
                 done.copies_to_resume += 1;
                 continue;
             }
@@ -155,7 +153,10 @@ impl Pool {
             done.loops_released += release_loops(&object, &table, &mut loops)?;
             match remove_object(&object) {
                 Ok(()) => done.trash_removed += 1,
-                Err(error) => done.orphans.push(Orphan { path: object.dir().to_owned(), why: error.to_string() }),
+                Err(error) => {
+                    done.orphans.push(Orphan { path: object.dir().to_owned(), why: error.to_string() });
+                    self.stuck_trash().push(object);
+                }
             }
         }
         Ok(())
@@ -191,6 +192,35 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+impl Pool {
+    /// Unfinished copies in this pool: the id of what each would become, and what it copies.
+    pub(crate) fn unfinished_copies(&self) -> Vec<(String, CopyIntent)> {
+        let names = names(&self.tmp()).unwrap_or_default();
+        let intent = |id: String| record::read(&self.tmp().join(&id).join(COPY_INTENT)).ok().map(|intent| (id, intent));
+        names.into_iter().filter_map(intent).collect()
+    }
+}
+
+/// What is hidden in the pool at `root` and waits for something: copies that were never finished, and deleted objects that
+/// could not be removed. Of a pool in use, some of it may be work that is under way.
+pub fn leftovers(root: &Path) -> io::Result<Vec<Orphan>> {
+    let mut found = Vec::new();
+    for name in names(&root.join(".tmp"))? {
+        let path = root.join(".tmp").join(name);
+        if let Ok(intent) = record::read::<CopyIntent>(&path.join(COPY_INTENT)) {
+            let (of, done) = (intent.request, crate::params::shown(intent.copied));
+            let why = format!("an unfinished copy of {of}, {done} copied; it goes on when it is asked for again");
+            found.push(Orphan { path, why });
+        }
+    }
+    for name in names(&root.join(".trash"))? {
+        let why = "deleted, and not removed yet; tried again with the next deletion".to_owned();
+        found.push(Orphan { path: root.join(".trash").join(name), why });
+    }
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(found)
 }
 
 /// The loop devices of a pool's images. The machine's devices are looked at once, when the first image is met: a pool without

@@ -119,6 +119,18 @@ pub fn supports_reflink(dir: &Path) -> Result<bool, SysError> {
     Ok(clone_file(&src, &dst)? == Cloned::Reflinked)
 }
 
+/// Can files in `dir` get their blocks before they are written? The file that is tried has no name.
+pub fn supports_allocation(dir: &Path) -> Result<bool, SysError> {
+    let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    match rustix::fs::open(dir, flags, mode).and_then(|file| fallocate(file, FallocateFlags::empty(), 0, 4096)) {
+        // A full disk has answered the question: it would, if it had the blocks.
+        Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::ISDIR) => Ok(false),
+        Err(errno) => Err(SysError::on("allocate a file in", dir)(errno)),
+    }
+}
+
 /// The parts of a file that hold data, from `from` on, in order. Everything between is holes.
 pub fn data_ranges(file: &File, from: u64) -> DataRanges<'_> {
     DataRanges { file, at: Some(from) }
