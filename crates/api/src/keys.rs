@@ -108,6 +108,9 @@ pub mod annotation {
     pub const PUBLISHED_HANDLE: Annotation = Annotation("orlop.dev/published-handle");
     /// On an attachment: the secret that taking it back needs, as `NAMESPACE/NAME`.
     pub const PUBLISH_SECRET: Annotation = Annotation("orlop.dev/publish-secret");
+    /// On a lease: a mark that its holder gives to each renewal, so that the holder can tell its own renewals from those of
+    /// a copy of its machine.
+    pub const LEASE_RENEWAL: Annotation = Annotation("orlop.dev/renewal");
     /// What kubectl keeps of an earlier `apply`. Never read by us, often larger than the rest of the object.
     pub const LAST_APPLIED: Annotation = Annotation("kubectl.kubernetes.io/last-applied-configuration");
 }

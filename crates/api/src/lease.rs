@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::keys::annotation;
 use crate::object::{Kind, Meta, Object, UnixSeconds};
 
 /// Who holds it and when it was last renewed, by the holder's clock.
@@ -13,6 +14,13 @@ pub struct Lease {
     pub holder: Box<str>,
     pub renewed: Option<UnixSeconds>,
     pub seconds: i64,
+}
+
+impl Lease {
+    /// The mark of the last renewal; empty if its holder gives none.
+    pub fn renewal(&self) -> &str {
+        self.meta.annotation(annotation::LEASE_RENEWAL).unwrap_or_default()
+    }
 }
 
 impl Object for Lease {

@@ -10,22 +10,53 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Entropy {
     state: Arc<Mutex<u64>>,
+    source: Source,
+}
+
+/// Whether a seed alone decides what is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Seed,
+    /// Tokens are mixed with new bits of the kernel.
+    System,
 }
 
 impl Entropy {
     /// The sequence of a seed.
     pub fn seeded(seed: u64) -> Entropy {
-        Entropy { state: Arc::new(Mutex::new(seed)) }
+        Entropy { state: Arc::new(Mutex::new(seed)), source: Source::Seed }
     }
 
     /// A sequence that nobody has seen, for the real world.
     pub fn from_system() -> Entropy {
-        Entropy::seeded(RandomState::new().build_hasher().finish())
+        Entropy { source: Source::System, ..Entropy::seeded(RandomState::new().build_hasher().finish()) }
     }
 
     /// A sequence of its own for one component, so that what another one draws does not change it.
     pub fn fork(&self) -> Entropy {
-        Entropy::seeded(self.number())
+        Entropy { source: self.source, ..Entropy::seeded(self.number()) }
+    }
+
+    /// 128 bits as 32 hexadecimal digits, to recognise one process or one write by.
+    ///
+    /// A copy of a running machine has this sequence in its memory, too, and would draw the same numbers. Outside of
+    /// simulations each token therefore holds bits that the kernel gives for this call, and both clocks.
+    pub fn token(&self) -> String {
+        let (mut high, mut low) = (self.number(), self.number());
+        if self.source == Source::System {
+            let mut fresh = [0_u8; 16];
+            // Without the kernel's bits the clocks still differ between two machines.
+            let _ = rustix::rand::getrandom(&mut fresh, rustix::rand::GetRandomFlags::empty());
+            let fresh = u128::from_ne_bytes(fresh);
+            high ^= (fresh >> 64) as u64;
+            low ^= fresh as u64;
+            for clock in [rustix::time::ClockId::Realtime, rustix::time::ClockId::Boottime] {
+                let read = rustix::time::clock_gettime(clock);
+                high = high.rotate_left(17) ^ (read.tv_nsec as u64);
+                low = low.rotate_left(29) ^ (read.tv_sec as u64);
+            }
+        }
+        format!("{high:016x}{low:016x}")
     }
 
     /// Any number.
@@ -66,6 +97,16 @@ mod tests {
         let (fork, twin) = (a.fork(), b.fork());
         a.number();
         assert_eq!(fork.number(), twin.number());
+    }
+
+    #[test]
+    fn tokens_replay_with_a_seed_and_differ_in_copies_of_a_running_machine() {
+        assert_eq!(Entropy::seeded(7).fork().token(), Entropy::seeded(7).fork().token());
+        let machine = Entropy::from_system();
+        let copy = Entropy { state: Arc::new(Mutex::new(*machine.state.lock().unwrap())), source: machine.source };
+        assert_eq!(machine.number(), copy.number(), "the memory of both is the same");
+        assert_ne!(machine.token(), copy.token());
+        assert_eq!(machine.token().len(), 32);
     }
 
     #[test]

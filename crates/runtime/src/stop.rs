@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use crate::watch;
 use futures_util::future::select_all;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
+
+use crate::time::{Clock, sleep_until_boot};
 
 /// Gives the signal. Dropping it is not a signal.
 #[derive(Debug, Clone)]
@@ -28,8 +30,8 @@ pub struct Stop {
 #[derive(Debug, Clone)]
 enum Signal {
     Flag(watch::Receiver<bool>),
-    /// Stops by itself when the moment comes; its owner moves the moment for as long as it may.
-    Deadline(watch::Receiver<Instant>),
+    /// Stops by itself when the boot clock shows the moment; its owner moves the moment for as long as it may.
+    Deadline(watch::Receiver<Duration>, Arc<dyn Clock>),
 }
 
 impl Stopper {
@@ -51,9 +53,10 @@ impl Stop {
         Stop { signals: Arc::new([]) }
     }
 
-    /// Stops when the moment that `deadline` shows has come.
-    pub fn at(deadline: watch::Receiver<Instant>) -> Stop {
-        Stop { signals: Arc::new([Signal::Deadline(deadline)]) }
+    /// Stops when the moment that `deadline` shows has come, on the clock that goes on while the machine is suspended
+    /// ([`Clock::boot`]).
+    pub fn at(deadline: watch::Receiver<Duration>, clock: Arc<dyn Clock>) -> Stop {
+        Stop { signals: Arc::new([Signal::Deadline(deadline, clock)]) }
     }
 
     /// Stops when either does.
@@ -65,7 +68,7 @@ impl Stop {
     pub fn is_stopped(&self) -> bool {
         self.signals.iter().any(|signal| match signal {
             Signal::Flag(flag) => *flag.borrow(),
-            Signal::Deadline(deadline) => Instant::now() >= *deadline.borrow(),
+            Signal::Deadline(deadline, clock) => clock.boot() >= *deadline.borrow(),
         })
     }
 
@@ -88,14 +91,14 @@ impl Signal {
                     pending::<()>().await;
                 }
             }
-            Signal::Deadline(mut deadline) => loop {
+            Signal::Deadline(mut deadline, clock) => loop {
                 let at = *deadline.borrow_and_update();
                 tokio::select! {
                     biased;
                     moved = deadline.changed() => if moved.is_err() {
-                        return sleep_until(at).await;
+                        return sleep_until_boot(&*clock, at).await;
                     },
-                    () = sleep_until(at) => return,
+                    () = sleep_until_boot(&*clock, at) => return,
                 }
             },
         }
@@ -206,7 +209,10 @@ async fn until_asked_twice(mut asked: impl FnMut(&mut Context<'_>) -> Poll<()>, 
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
     use super::*;
+    use crate::time::{SuspendableClock, VirtualClock};
 
     #[tokio::test]
     async fn a_signal_between_the_call_and_the_waiting_is_heard() {
@@ -245,15 +251,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_stops_by_itself_and_can_be_moved() {
-        let (moment, receiver) = watch::channel(Instant::now() + Duration::from_secs(10));
+        let clock = Arc::new(VirtualClock::starting_at(Timestamp::UNIX_EPOCH));
+        let (moment, receiver) = watch::channel(clock.boot() + Duration::from_secs(10));
         let (_stopper, flag) = Stopper::new();
-        let stop = flag.or(&Stop::at(receiver));
+        let stop = flag.or(&Stop::at(receiver, clock.clone()));
         assert!(timeout(Duration::from_secs(9), stop.stopped()).await.is_err());
-        moment.send_replace(Instant::now() + Duration::from_secs(10));
+        moment.send_replace(clock.boot() + Duration::from_secs(10));
         assert!(timeout(Duration::from_secs(9), stop.stopped()).await.is_err());
         assert!(!stop.is_stopped());
         stop.stopped().await;
         assert!(stop.is_stopped());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_that_passed_during_a_suspend_stops_before_any_timer_runs() {
+        let clock = Arc::new(SuspendableClock::starting_at(Timestamp::UNIX_EPOCH));
+        let (_moment, receiver) = watch::channel(clock.boot() + Duration::from_secs(10));
+        let stop = Stop::at(receiver, clock.clone());
+        assert!(!stop.is_stopped());
+        clock.suspend(Duration::from_secs(60));
+        assert!(stop.is_stopped());
+        assert!(timeout(Duration::from_secs(2), stop.stopped()).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -86,8 +86,8 @@ pub(crate) struct WorkArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Attaching")]
 struct AttachArgs {
-    /// Take volumes away from a node that has not been ready for this long, although it may still be writing to them. Off
-    /// unless given: a node's volumes are freed by its own word, by deleting its Node object, or by the taint
+    /// Take volumes away from a node that this controller has seen not ready for this long, although it may still be writing
+    /// to them. A restart measures again. Off unless given: a node's volumes are freed by its own word, by deleting its Node object, or by the taint
     /// node.kubernetes.io/out-of-service while it is not ready.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     force_detach_after: Option<Duration>,

@@ -234,6 +234,8 @@ impl Place {
         let endpoint: Endpoint =
             format!("unix://{}", self.socket().display()).parse().context("the driver's socket")?;
         let driver = Driver::new(endpoint, csi::Options::default(), &beside.context.metrics);
+        let agent = NodeAgent::joined(&own.context, work, (&self.node, &self.root(work)))?;
+        agent.add_to(&own.health);
         let (lost, connection) = Stopper::new();
         let connected = tokio::spawn({
             let driver = driver.clone();
@@ -242,13 +244,14 @@ impl Place {
         let (enough, until) = Stopper::new();
         let until = stop.or(&until);
         let working = async {
-            let agent = async {
-                let ended = self.agent(own, (&driver, work), serve, &until).await;
+            let mounting = async {
+                let ended = self.agent(own, (&driver, &agent), serve, &until).await;
                 enough.stop();
                 ended
             };
-            let (agent, volumes) = tokio::join!(Box::pin(agent), Box::pin(self.volumes(beside, &driver, &until)));
-            agent.and(volumes)
+            let volumes = self.volumes(beside, (&driver, &agent), &until);
+            let (mounted, volumes) = tokio::join!(Box::pin(mounting), Box::pin(volumes));
+            mounted.and(volumes)
         };
         let renewing = async {
             let renewed = renewal(enrolment, &until).await;
@@ -259,6 +262,9 @@ impl Place {
         lost.stop();
         connected.await.context("the connection to the driver")?.map_err(|error| anyhow!(error))?;
         worked?;
+        if let Some(refusal) = agent.into_refusal() {
+            return Err(refusal.into());
+        }
         Ok(renewed?.map_or(End::Stopped, |renewed| End::Renewed(Box::new(renewed))))
     }
 
@@ -266,11 +272,10 @@ impl Place {
     async fn agent(
         &self,
         process: Process,
-        (driver, work): (&Driver, &WorkArgs),
+        (driver, agent): (&Driver, &NodeAgent),
         serve: &ServeArgs,
         stop: &Stop,
     ) -> anyhow::Result<()> {
-        let agent = NodeAgent::joined(&process.context, work, (&self.node, &self.root(work)))?;
         driver.ready().await;
         let options = registrar::Options {
             directory: agent.sockets().to_owned(),
@@ -280,7 +285,7 @@ impl Place {
         };
         let registrar = Registrar::new(driver, options);
         let both = |stop: Stop| {
-            let (agent, registrar) = (&agent, &registrar);
+            let registrar = &registrar;
             async move {
                 // The agent may end by itself, and then there is nobody to offer anything to.
                 let (alone, ended) = Stopper::new();
@@ -297,12 +302,17 @@ impl Place {
                 tokio::join!(offered, Box::pin(served));
             }
         };
-        process.run_until(serve, Lead::Always, stop, both).await?;
-        agent.into_refusal().map_or(Ok(()), |refusal| Err(refusal.into()))
+        process.run_until(serve, Lead::Always, stop, both).await
     }
 
-    /// What makes, deletes, attaches and detaches this machine's volumes.
-    async fn volumes(&self, process: Process, driver: &Driver, stop: &Stop) -> anyhow::Result<()> {
+    /// What makes, deletes, attaches and detaches this machine's volumes, while the agent holds the node's lease: a clone of
+    /// this machine would make each of them a second time.
+    async fn volumes(
+        &self,
+        process: Process,
+        (driver, agent): (&Driver, &NodeAgent),
+        stop: &Stop,
+    ) -> anyhow::Result<()> {
         let namespace = format!("--leader-election-namespace={NAMESPACE}");
         let flags = [
             "--node-deployment",
@@ -326,7 +336,10 @@ impl Place {
         let both = |stop: Stop| {
             let (provisioner, attacher) = (&provisioner, &attacher);
             async move {
-                tokio::join!(Box::pin(provisioner.run(&stop)), Box::pin(attacher.run(&stop)));
+                let work = async {
+                    tokio::join!(Box::pin(provisioner.run(&stop)), Box::pin(attacher.run(&stop)));
+                };
+                agent.while_held(&stop, work).await;
             }
         };
         process.run_until(&process::no_endpoint(), Lead::Always, stop, both).await

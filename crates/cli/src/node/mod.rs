@@ -11,11 +11,12 @@ use lifecycle::node::selinux::Gate;
 use node::drivers::Drivers;
 use node::host::{self, LinuxHost};
 use node::layout::Layout;
-use node::registry::machine::{self, Machine, MachineError, Untainting};
+use node::registry::machine::{self, ApiPlace, DirectoryMemory, HeldEnd, Machine, MachineError, Untainting};
 use node::registry::{self, Registry};
 use node::{Agent, Options};
 use runtime::Stop;
 use runtime::args::{KubeArgs, ServeArgs, parse_duration};
+use runtime::health::Health;
 
 use crate::join;
 use crate::process::{self, Lead, LogArgs, Process};
@@ -124,6 +125,7 @@ async fn start(args: Args) -> anyhow::Result<()> {
     crate::usage::check_name("--node-name", &args.work.name())?;
     let process = Process::connect(&args.kube, "orlop-node").await?;
     let node = NodeAgent::new(&process.context, &args.work)?;
+    node.add_to(&process.health);
     process.run(&args.serve, Lead::Always, |stop| node.run(stop)).await?;
     match node.refused.into_inner() {
         Some(error) => Err(error.into()),
@@ -146,7 +148,7 @@ impl NodeAgent {
     /// For a process of its own: it keeps only what concerns this node.
     pub(crate) fn new(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
         node::agent::narrow(&context.caches, &args.name());
-        Self::beside_controllers(context, args)
+        Self::with(context, args, Untainting::Ours, ApiPlace::Elsewhere)
     }
 
     /// For a machine that joined under this name, which keeps everything below this directory: with the rights of its
@@ -155,7 +157,7 @@ impl NodeAgent {
         let mut args = args.clone();
         (args.node_name, args.root_dir) = (Some(name.to_owned()), Some(root.to_owned()));
         node::agent::narrow(&context.caches, name);
-        Self::with(context, &args, Untainting::Others)
+        Self::with(context, &args, Untainting::Others, ApiPlace::Elsewhere)
     }
 
     /// Why it ended by itself.
@@ -163,12 +165,12 @@ impl NodeAgent {
         self.refused.into_inner()
     }
 
-    /// For a process that sees all nodes anyway.
-    pub(crate) fn beside_controllers(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
-        Self::with(context, args, Untainting::Ours)
+    /// For a process that sees all nodes anyway, and may have the API in it.
+    pub(crate) fn beside_controllers(context: &Context, args: &WorkArgs, api: ApiPlace) -> anyhow::Result<Self> {
+        Self::with(context, args, Untainting::Ours, api)
     }
 
-    fn with(context: &Context, args: &WorkArgs, untainting: Untainting) -> anyhow::Result<Self> {
+    fn with(context: &Context, args: &WorkArgs, untainting: Untainting, api: ApiPlace) -> anyhow::Result<Self> {
         let name = args.name();
         if name.is_empty() {
             bail!("--node-name must not be empty");
@@ -192,10 +194,22 @@ impl NodeAgent {
         let host = LinuxHost::new(host::Options::default());
         let registering = registry::Options { grace: args.driver_grace, ..registry::Options::new(&name, &root) };
         let registry = Registry::new(context, drivers.clone(), registering);
-        let keep = machine::Options { untainting, ..machine::Options::new(&name, &process::identity_at(&root)) };
-        let machine = args.register_node.then(|| Machine::new(context, keep, registry.readiness()));
+        let machine = args.register_node.then(|| {
+            let memory = Arc::new(DirectoryMemory::open(&root, api));
+            let identity = process::identity::of_agent(&root);
+            let keep = machine::Options { untainting, memory, ..machine::Options::new(&name, identity) };
+            Machine::new(context, keep, registry.readiness())
+        });
         let agent = Agent::new(context, Arc::new(host), drivers, options);
         Ok(Self { registry, machine, agent, sockets, refused: OnceLock::new() })
+    }
+
+    /// Lets health checks say why this agent does nothing, if it does not.
+    pub(crate) fn add_to(&self, health: &Health) {
+        if let Some(machine) = &self.machine {
+            let lease = machine.health();
+            health.add("node-lease", move || lease.healthy());
+        }
     }
 
     /// Where drivers offer themselves.
@@ -229,11 +243,26 @@ impl NodeAgent {
                 None => std::future::pending().await,
             }
         };
-        let work = async { tokio::join!(self.registry.run(&stop), Box::pin(self.agent.run(&stop))) };
+        let work = async {
+            tokio::join!(self.registry.run(&stop), Box::pin(self.agent.run(&stop)));
+        };
         tokio::select! {
             biased;
             () = refused => {}
-            _ = work => {}
+            () = self.while_held(&stop, work) => {}
+        }
+    }
+
+    /// Lets `work` go on only while this machine holds the lease of its node. Where another program keeps the Node, that
+    /// program also sees to it that there is one such machine.
+    pub(crate) async fn while_held(&self, stop: &Stop, work: impl Future<Output = ()>) {
+        match &self.machine {
+            None => work.await,
+            Some(machine) => {
+                if machine.while_held(stop, work).await == HeldEnd::Dropped {
+                    tracing::warn!("stopping without the node's lease; the next start finishes what is under way");
+                }
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! lease that future is made once per time of leading; the caches stay warm in between.
 
 pub(crate) mod connect;
+pub(crate) mod identity;
 pub(crate) mod inert;
 mod klog;
 mod log;
@@ -11,7 +12,6 @@ mod log;
 use std::future::Future;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,6 @@ use runtime::lease::{self, Elector};
 use runtime::stop::{self, Drained};
 use runtime::time::SystemClock;
 use runtime::{Caches, Client, Clock, Entropy, Metrics, Stop, Stopper, client};
-use sha2::{Digest as _, Sha256};
 
 use crate::usage;
 pub(crate) use inert::Inert;
@@ -46,22 +45,14 @@ pub(crate) enum Lead {
 impl Lead {
     /// As the flags say; `lock` names the lease.
     pub(crate) fn by(args: &LeaderArgs, lock: &str) -> Self {
-        args.options(lock, &identity()).map_or(Self::Always, Self::Lease)
+        args.options(lock, identity::unique()).map_or(Self::Always, Self::Lease)
     }
 }
 
-/// Who we are among replicas: the host's name, which in a pod is the pod's.
+/// The host's name, which in a pod is the pod's. Other processes have it, too: see [`identity::unique`].
 pub(crate) fn identity() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
-}
-
-/// Who we are among those of which one may work: the same after a restart, and another for each directory, since two of one
-/// identity would both work.
-pub(crate) fn identity_at(directory: &Path) -> String {
-    let digest = Sha256::digest(directory.as_os_str().as_encoded_bytes());
-    let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}_{short}", identity())
 }
 
 /// A process that is wired and does nothing yet.
@@ -335,6 +326,16 @@ pub(crate) fn to_its_end<T>(runtime: &tokio::runtime::Runtime, work: impl Future
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_is_applied_for_under_a_name_that_no_other_process_of_this_host_has() {
+        let args: LeaderArgs = flags(&["--leader-election"]).unwrap();
+        let Lead::Lease(options) = Lead::by(&args, "lock") else { panic!("it was asked for") };
+        let host = lease::sanitise(&identity());
+        assert_ne!(options.identity, host);
+        assert_eq!(options.identity, lease::sanitise(identity::unique()));
+        assert!(options.identity.starts_with(&format!("{host}-")), "{}", options.identity);
+    }
 
     #[test]
     fn an_error_is_told_once_and_without_numbers() {

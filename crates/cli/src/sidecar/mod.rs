@@ -188,7 +188,7 @@ pub(crate) async fn options(
 
 /// Who events come from: the driver, this host, and this run.
 fn component(context: &Context, facts: &Facts) -> String {
-    format!("{}_{}_{:016x}{:016x}", facts.name, process::identity(), context.entropy.number(), context.entropy.number())
+    format!("{}_{}_{}", facts.name, process::identity(), context.entropy.token())
 }
 
 /// Attributes classes are used if the API has them, unless somebody said so or otherwise (2.1).

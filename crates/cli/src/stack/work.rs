@@ -1,6 +1,7 @@
 //! What a stack does once there is an API: the controllers, the scheduler, what stands beside the drivers, and the agent.
 
 use ::node::registry::Welcome;
+use ::node::registry::machine::ApiPlace;
 use anyhow::bail;
 use control::Context;
 use control::handoff::Handoff;
@@ -40,6 +41,9 @@ pub(super) struct Known {
 /// Starts all of it, as one part.
 pub(super) async fn start(process: Process, plan: &Plan) -> anyhow::Result<(Known, Part)> {
     let work = Work::new(&process.context, plan).await?;
+    if let Some(machine) = &work.machine {
+        machine.add_to(&process.health);
+    }
     let known = Known {
         local: match plan.local {
             Local::Run => work.besides.first().and_then(Beside::name),
@@ -66,7 +70,11 @@ pub(super) async fn start(process: Process, plan: &Plan) -> anyhow::Result<(Know
 
 impl Work {
     async fn new(context: &Context, plan: &Plan) -> anyhow::Result<Self> {
-        let machine = if plan.mounts() { Some(Machine::new(context, &plan.place)?) } else { None };
+        let api = match &plan.cluster {
+            Cluster::Embedded => ApiPlace::Here,
+            Cluster::Existing { .. } => ApiPlace::Elsewhere,
+        };
+        let machine = if plan.mounts() { Some(Machine::new(context, &plan.place, api)?) } else { None };
         let beside = beside_controllers(context, plan);
         let shared = Shared {
             plan,

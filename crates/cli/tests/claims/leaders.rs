@@ -24,7 +24,7 @@ pub(super) async fn leader(stage: &Stage, lease: &str) -> usize {
     let leases: Api<Lease> = Api::namespaced(stage.client.clone(), "default");
     let holder = |lease: Option<&Lease>| {
         let holder = lease.and_then(|lease| lease.spec.as_ref()?.holder_identity.clone())?;
-        REPLICAS.iter().position(|replica| *replica == holder)
+        REPLICAS.iter().position(|replica| holder.starts_with(&format!("{replica}-")))
     };
     let held = stage.until(leases, lease, "held", move |lease: Option<&Lease>| holder(lease).is_some()).await;
     holder(held.as_ref()).unwrap()
@@ -72,4 +72,28 @@ async fn second_controllers_go_on_where_the_killed_leader_was() {
     stage.start_sidecar();
     let flags = stage.flags("controllers");
     survives(stage, flags, "orlop-controllers").await;
+}
+
+#[tokio::test]
+async fn two_controllers_of_one_host_do_not_lead_together() {
+    if controllers() == Controllers::Theirs {
+        return skip("claims::leaders", "the controllers of this server are not ours to start twice");
+    }
+    let stage = Stage::bare().await;
+    let flags = electing(stage.flags("controllers"));
+    let programs = ["first", "second"].map(|name| Program::start(&stage.scratch.path(""), name, &flags));
+    let leases: Api<Lease> = Api::namespaced(stage.client.clone(), "default");
+    let renewed = |lease: Option<&Lease>| lease.and_then(|lease| lease.spec.as_ref()?.renew_time.clone());
+    let mut last = None;
+    // Both look at least once between so many renewals.
+    for _ in 0..6 {
+        let before = last.clone();
+        let changed = move |lease: Option<&Lease>| renewed(lease).is_some() && renewed(lease) != before;
+        let held = stage.until(leases.clone(), "orlop-controllers", "renewed", changed).await;
+        last = renewed(held.as_ref());
+    }
+    let led = programs.each_ref().map(|program| program.said("leading lease="));
+    assert_eq!(led.iter().sum::<usize>(), 1, "{led:?}");
+    programs.into_iter().for_each(Program::stop);
+    stage.end().await;
 }

@@ -67,6 +67,12 @@ impl Program {
         self.child.try_wait().unwrap()
     }
 
+    /// How many lines of its log have this in them.
+    pub(super) fn said(&self, text: &str) -> usize {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.lines().filter(|line| line.contains(text)).count()
+    }
+
     fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lifecycle::registration::lease::AgentIdentity;
 use node::drivers::Drivers;
 use node::registry::machine::{self, Machine};
 use node::registry::{self, DIRECTORY, Registry};
@@ -48,8 +49,10 @@ impl Agent {
     }
 
     /// Another life of the agent on the same machine; the one before it was killed.
-    fn restart(&mut self) {
+    async fn restart(&mut self) {
         self.task.abort();
+        // It renews no lease after this.
+        let _ = (&mut self.task).await;
         let context = context(&self.client);
         self.drivers = Drivers::default();
         self.metrics = context.metrics.clone();
@@ -95,7 +98,7 @@ impl Drop for Agent {
 
 fn context(client: &kube::Client) -> Context {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let (metrics, entropy) = (Metrics::new(&*clock), Entropy::seeded(1));
+    let (metrics, entropy) = (Metrics::new(&*clock), Entropy::from_system());
     let client = Client::new(client.clone(), client::Options::default(), &metrics, &entropy);
     let caches = Caches::new(&client, &entropy);
     let (recorder, _) = events::channel("agent", NODE, clock.clone(), &metrics, &entropy);
@@ -107,7 +110,9 @@ async fn live(context: Context, drivers: Drivers, root: PathBuf) {
     registry::narrow(&context.caches, NODE);
     let options = registry::Options { grace: Duration::from_secs(2), ..registry::Options::new(NODE, &root) };
     let registry = Registry::new(&context, drivers, options);
-    let machine = Machine::new(&context, machine::Options::new(NODE, "this-host"), registry.readiness());
+    let place = "this-host".to_owned();
+    let identity = AgentIdentity { place, machine: "machine".to_owned(), boot: "boot".to_owned() };
+    let machine = Machine::new(&context, machine::Options::new(NODE, identity), registry.readiness());
     let stop = Stop::never();
     tokio::select! {
         () = context.caches.run(&stop) => {}
@@ -161,7 +166,7 @@ async fn node_32_1_3_a_driver_is_registered_survives_everything_and_leaves() {
     let mut registrar = self::registrar(&agent, &driver, &[]);
     registrar.says(REGISTERED, 1).await;
     // The agent is killed and comes back.
-    agent.restart();
+    agent.restart().await;
     registrar.says(REGISTERED, 2).await;
     agent.has(&[NAME]).await;
     // All three leave.

@@ -20,6 +20,7 @@ mod metrics;
 mod node;
 mod pace;
 mod progress;
+mod unready;
 mod view;
 mod volume;
 mod wake;
@@ -39,6 +40,7 @@ use gate::Gate;
 use metrics::AttachMetrics;
 use pace::Paces;
 use progress::{Ends, Told};
+use unready::UnreadyTimes;
 use view::View;
 use wake::{Queues, Wake};
 
@@ -58,8 +60,8 @@ pub struct Options {
     pub workers: usize,
     /// How many volumes of one driver may be on their way at once.
     pub per_driver: usize,
-    /// After how long a node that is not ready loses volumes that it may still use: `--force-detach-after`. Never by
-    /// default: such a node may be writing.
+    /// After how long a node that is not ready loses volumes that it may still use: `--force-detach-after`, measured by
+    /// this controller from when it first saw the node so. Never by default: such a node may be writing.
     pub force_after: Option<Duration>,
     /// How long a node that more volumes are on their way to is not told of those that came: `--node-status-window`.
     pub node_status_window: Duration,
@@ -85,6 +87,7 @@ pub struct Attachments {
     context: Context,
     wake: Wake,
     paces: Paces,
+    unready: UnreadyTimes,
     options: Options,
     _subscriptions: [Subscription; 6],
 }
@@ -106,11 +109,14 @@ impl Attachments {
             told: Arc::new(told),
         };
         let (paces, subscriptions) = (Paces::new(options.node_status_window), wake.subscribe());
-        Self { context: context.clone(), wake, paces, options, _subscriptions: subscriptions }
+        let unready = UnreadyTimes::default();
+        Self { context: context.clone(), wake, paces, unready, options, _subscriptions: subscriptions }
     }
 
     /// Attaches and detaches until `stop`.
     pub async fn run(&self, stop: &Stop) {
+        // What happened before this time of leading was not watched.
+        self.unready.clear();
         let ready = async {
             self.wake.view.synced().await;
             self.catch_up().await;

@@ -38,6 +38,9 @@ impl Attachments {
         for _ in 0..ROUNDS {
             let attachments = self.wake.view.attachments_on(&name);
             let known = newest(live.take(), self.wake.view.node(&name));
+            if let Some(Live::Absent) = &known.node {
+                self.unready.forget(&name);
+            }
             let plan = self.plan(&name, &known, &attachments);
             match plan.actions.first() {
                 None => {
@@ -82,7 +85,12 @@ impl Attachments {
             })
             .collect();
         let (node, freshness) = known.lookup();
-        node::decide(&View { node, freshness, attachments: &seen, rules: self.rules() })
+        node::decide(&View {
+            node,
+            freshness,
+            attachments: &seen,
+            rules: self.rules(known.found().map(|node| &**node)),
+        })
     }
 
     /// Writes the whole list at the revision that was decided about. Gives the node as it is after the write; its word

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::object::UnixSeconds;
-use api::{Attachment, Key, Kind, Pod};
+use api::{Attachment, Key, Kind, Node, Pod};
 use futures_util::stream::{self, StreamExt as _};
 use lifecycle::attach::Target;
 use lifecycle::attach::hold::Rules;
@@ -123,13 +123,17 @@ impl Attachments {
     }
 
     fn other<'a>(&self, unique: &str, attachment: &'a Attachment) -> Other<'a> {
-        let hold = self.wake.view.hold(attachment, self.rules());
+        let node = self.wake.view.node(&attachment.node);
+        let hold = self.wake.view.hold(attachment, self.rules(node.as_deref()));
         Other { attachment, hold, told: self.wake.view.told(&attachment.node, unique) }
     }
 
-    pub(super) fn rules(&self) -> Rules {
+    /// The rules for what is attached to a node, as far as the node is known.
+    pub(super) fn rules(&self, node: Option<&Node>) -> Rules {
         let now = UnixSeconds(self.context.clock.now().as_second());
-        Rules { now, force_after: self.options.force_after }
+        let force_after = self.options.force_after;
+        let unready_for = force_after.and(node).map(|node| self.unready.seen(node));
+        Rules { now, force_after, unready_for }
     }
 
     /// What this pass was called for may be no use to it: others are called.

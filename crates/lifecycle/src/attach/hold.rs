@@ -50,6 +50,9 @@ pub struct Rules {
     pub now: UnixSeconds,
     /// `--force-detach-after`: for how long a node has to be not ready until its volumes are taken away. Never by default.
     pub force_after: Option<Duration>,
+    /// For how long whoever decides has itself seen the node's condition Ready as it is now. Times that other machines
+    /// wrote are not compared with its clock. `None` if it did not measure that, and then no time forces anything.
+    pub unready_for: Option<Duration>,
 }
 
 /// What proves that a node cannot write to a volume any more, or that an operator answers for it.
@@ -61,7 +64,7 @@ pub enum Evidence {
     OutOfService,
     /// The attachment's status says that the volume is not published to the node.
     Unpublished,
-    /// The node has not been ready for longer than the operator wants to wait.
+    /// This controller has seen the node not ready for longer than the operator wants to wait.
     NotReadyFor { seconds: u64 },
 }
 
@@ -84,7 +87,10 @@ impl fmt::Display for Evidence {
             Self::OutOfService => write!(f, "the node is not ready and has the taint {}", taint::OUT_OF_SERVICE),
             Self::Unpublished => f.write_str("the driver says that the volume is not published to the node"),
             Self::NotReadyFor { seconds } => {
-                write!(f, "the node has not been ready for {seconds} s, and --force-detach-after is set")
+                write!(
+                    f,
+                    "this controller has seen the node not ready for {seconds} s, and --force-detach-after is set"
+                )
             }
         }
     }
@@ -187,20 +193,11 @@ fn used(held: &Held<'_>, node: &Node) -> Hold {
     if !held.attachment.attached {
         return Hold::Forced { evidence: Evidence::Unpublished };
     }
-    let waiting = held.rules.force_after.filter(|_| !ready).zip(node.ready_since);
-    let force_in = waiting.map(|(patience, since)| {
-        let waited = Duration::from_secs(u64::try_from(held.rules.now.0.saturating_sub(since.0)).unwrap_or(0));
-        (patience, waited)
-    });
-    match force_in {
-        Some((patience, waited)) if waited > patience => {
+    match held.rules.force_after.filter(|_| !ready).zip(held.rules.unready_for) {
+        Some((patience, waited)) if waited >= patience => {
             Hold::Forced { evidence: Evidence::NotReadyFor { seconds: waited.as_secs() } }
         }
-        // A second more, since the node's clock counts in seconds.
-        Some((patience, waited)) => {
-            let force_in = Some(patience.saturating_sub(waited) + Duration::from_secs(1));
-            Hold::InUse { ready: node.ready, force_in }
-        }
+        Some((patience, waited)) => Hold::InUse { ready: node.ready, force_in: Some(patience - waited) },
         None => Hold::InUse { ready: node.ready, force_in: None },
     }
 }

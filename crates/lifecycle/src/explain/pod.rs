@@ -131,7 +131,7 @@ pub(super) fn unattached(trail: &mut Trail<'_>, pod: &Pod, claim: &Claim) -> boo
 
 /// What the controllers see. What the operator allows by flag is not known here, and is not assumed.
 fn sight<'a>(picture: &'a Picture, around: &'a Seen<'a>) -> Sight<'a> {
-    let rules = Rules { now: picture.now, force_after: None };
+    let rules = Rules { now: picture.now, force_after: None, unready_for: None };
     let (nodes, attachments, pods) = (picture.nodes.items(), picture.attachments.items(), picture.pods.items());
     Sight { around, nodes, attachments, pods, rules }
 }

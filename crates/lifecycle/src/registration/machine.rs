@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use api::Node;
 use api::keys::{annotation, taint};
 use api::node::Readiness;
-use api::{Lease, Node};
 
 use crate::decision::{Decision, Lookup, Reason, Standing};
 
@@ -131,23 +131,6 @@ pub fn is_of_new_nodes(key: &str, effect: &str) -> bool {
     key == taint::NOT_READY.text() && effect == "NoSchedule"
 }
 
-/// Who looks after a node, as its lease shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeper {
-    /// Nobody, or we ourselves.
-    Free,
-    /// Somebody else was there. Whether he still is, time tells: nobody's clock is compared with another's.
-    Another,
-}
-
-/// Who holds a node's lease; `holder` is how we sign.
-pub fn keeper(lease: Lookup<'_, Lease>, holder: &str) -> Keeper {
-    match lease.found() {
-        Some(lease) if !lease.holder.is_empty() && &*lease.holder != holder => Keeper::Another,
-        Some(_) | None => Keeper::Free,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -198,17 +181,5 @@ mod tests {
         assert_eq!(because(&node(labels.clone(), "False", taints.clone()), why()), Because::Kept);
         let decided = decide(Lookup::Found(&node(labels.clone(), "True", taints)), &wanted(Said::Ready), Before::Seen);
         assert_eq!(decided.actions, [Action::Untaint]);
-    }
-
-    #[test]
-    fn a_lease_of_another_is_noticed() {
-        let lease = |holder: &str| -> Lease {
-            serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": {"holderIdentity": holder}}))
-                .expect("a lease")
-        };
-        assert_eq!(keeper(Lookup::Absent, "us"), Keeper::Free);
-        assert_eq!(keeper(Lookup::Found(&lease("us")), "us"), Keeper::Free);
-        assert_eq!(keeper(Lookup::Found(&lease("")), "us"), Keeper::Free);
-        assert_eq!(keeper(Lookup::Found(&lease("n")), "us"), Keeper::Another);
     }
 }

@@ -156,7 +156,7 @@ impl View<'_> {
     fn sight<'b>(&'b self, around: &'b Seen<'b>) -> Sight<'b> {
         let Picture { nodes, attachments, pods, now, .. } = self.picture;
         // What the operator allows by flag is not known here, and is not assumed.
-        let rules = Rules { now: *now, force_after: None };
+        let rules = Rules { now: *now, force_after: None, unready_for: None };
         Sight { around, nodes: nodes.items(), attachments: attachments.items(), pods: pods.items(), rules }
     }
 

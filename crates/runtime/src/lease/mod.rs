@@ -12,6 +12,10 @@
 //! 1. Nothing is started under an epoch whose deadline has passed, also not by a process that was suspended meanwhile.
 //! 2. No work of an epoch is polled after the lease may belong to somebody else.
 //! 3. Times written by other machines are never compared with ours.
+//! 4. Our identity in the lease does not prove that we hold it. Each write carries a mark of its own, and only a lease whose
+//!    last mark is one of ours is ours: a copy of this running machine has our identity, too. A mark that was sent and not
+//!    answered counts as ours, since only one of the writes at a revision succeeds.
+//! 5. Deadlines are measured on the clock that goes on while the machine is suspended ([`Clock::boot`]).
 
 mod record;
 #[cfg(test)]
@@ -19,23 +23,24 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::watch;
 use api::object::{Key, Kind};
 use k8s_openapi::api::coordination::v1::Lease;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 pub use record::sanitise;
-use record::{Claimable, Observed, Wish};
+use record::{Claimable, Observed, OwnRenewals, Taking, Wish};
 
 use crate::client::{Client, Error};
 use crate::entropy::Entropy;
 use crate::metrics::{Metrics, Name};
 use crate::stop::{Stop, Stopper};
-use crate::time::Clock;
+use crate::time::{Clock, sleep_until_boot};
 
 /// A follower waits up to this much longer than the retry period, as in client-go.
 const JITTER: f64 = 1.2;
@@ -47,7 +52,7 @@ pub struct Options {
     pub namespace: String,
     /// The lease's name; see [`sanitise`].
     pub name: String,
-    /// Who we are. Two processes with the same identity would both lead.
+    /// Who we are: another one for each process, also on one host. See [`crate::Entropy::token`].
     pub identity: String,
     /// How long others wait after our last renewal.
     pub lease_duration: Duration,
@@ -180,14 +185,25 @@ pub struct Elector {
     metrics: Metrics,
     options: Options,
     observed: Option<Observed>,
+    own: OwnRenewals,
+    /// Whether it was logged that a copy of this machine has the lease.
+    copy_logged: bool,
     standing: watch::Sender<Standing>,
+}
+
+/// When a request was sent.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    /// On the clock that goes on in suspend.
+    boot: Duration,
+    at: Instant,
 }
 
 /// How one attempt to take or renew the lease ended.
 enum Attempt {
     /// It is ours; the request was sent then.
-    Ours { sent: Instant },
-    /// Somebody else has it.
+    Ours { sent: Sent },
+    /// Somebody else has it, or a copy of this machine.
     Theirs,
     /// We do not know.
     Failed(Error),
@@ -211,6 +227,8 @@ impl Elector {
             metrics: metrics.clone(),
             options,
             observed: None,
+            own: OwnRenewals::default(),
+            copy_logged: false,
             standing,
         };
         elector.show_leading(false);
@@ -244,9 +262,9 @@ impl Elector {
     }
 
     /// Waits until the lease is ours; `None` if we are told to stop first.
-    async fn acquire(&mut self, stop: &Stop) -> Option<Instant> {
+    async fn acquire(&mut self, stop: &Stop) -> Option<Sent> {
         loop {
-            let deadline = Instant::now() + self.options.renew_deadline;
+            let deadline = self.clock.boot() + self.options.renew_deadline;
             let attempt = tokio::select! {
                 biased;
                 () = stop.stopped() => return None,
@@ -269,16 +287,18 @@ impl Elector {
     }
 
     /// Runs the work while the lease is ours, and ends it when its time is over.
-    async fn lead<W, F>(&mut self, sent: Instant, stop: &Stop, work: &mut W)
+    async fn lead<W, F>(&mut self, sent: Sent, stop: &Stop, work: &mut W)
     where
         W: FnMut(Epoch) -> F,
         F: Future<Output = ()>,
     {
         let number = self.observed.as_ref().map_or(0, |seen| u64::try_from(seen.transitions()).unwrap_or(0));
-        let deadline = watch::Sender::new(sent + self.options.renew_deadline);
+        let deadline = watch::Sender::new(sent.boot + self.options.renew_deadline);
         let (ousted, another) = Stopper::new();
         let limits = Limits {
-            expired: Stop::at(deadline.subscribe()),
+            expired: Stop::at(deadline.subscribe(), self.clock.clone()),
+            deadline: deadline.subscribe(),
+            clock: self.clock.clone(),
             another,
             stop: stop.clone(),
             grace: self.options.lease_duration - self.options.renew_deadline,
@@ -286,7 +306,7 @@ impl Elector {
         };
         tracing::info!(lease = self.options.name, epoch = number, "leading");
         self.show_leading(true);
-        self.standing.send_replace(Standing::Leading { epoch: number, renewed: sent });
+        self.standing.send_replace(Standing::Leading { epoch: number, renewed: sent.at });
         let running = work(Epoch { number, stop: limits.expired.or(&limits.another).or(stop) });
         let ended = tokio::select! {
             biased;
@@ -302,18 +322,18 @@ impl Elector {
     }
 
     /// Renews the lease for as long as it is polled and the lease is ours.
-    async fn keep(&mut self, epoch: u64, deadline: &watch::Sender<Instant>, ousted: &Stopper) -> Infallible {
+    async fn keep(&mut self, epoch: u64, deadline: &watch::Sender<Duration>, ousted: &Stopper) -> Infallible {
         let mut wait = self.options.retry_period;
         loop {
             sleep(wait).await;
             let until = *deadline.borrow();
-            if Instant::now() >= until {
+            if self.clock.boot() >= until {
                 return pending().await;
             }
             match self.attempt(until).await {
                 Attempt::Ours { sent } => {
-                    deadline.send_replace(sent + self.options.renew_deadline);
-                    self.standing.send_replace(Standing::Leading { epoch, renewed: sent });
+                    deadline.send_replace(sent.boot + self.options.renew_deadline);
+                    self.standing.send_replace(Standing::Leading { epoch, renewed: sent.at });
                     wait = self.options.retry_period;
                 }
                 Attempt::Theirs => {
@@ -329,8 +349,9 @@ impl Elector {
     }
 
     /// Takes or renews the lease, if it may be ours.
-    async fn attempt(&mut self, deadline: Instant) -> Attempt {
-        match timeout_at(deadline, self.try_once()).await {
+    async fn attempt(&mut self, deadline: Duration) -> Attempt {
+        let left = deadline.saturating_sub(self.clock.boot());
+        match timeout(left, self.try_once()).await {
             Ok(attempt) => attempt,
             Err(_) => Attempt::Failed(Error::Unknown {
                 doing: format!("renew lease {}", self.options.name),
@@ -342,9 +363,9 @@ impl Elector {
     async fn try_once(&mut self) -> Attempt {
         // The usual case needs one request: what we wrote last is still there.
         if let Some(known) = self.observed.clone()
-            && known.holder() == self.options.identity
+            && known.is_ours(&self.options.identity, &self.own)
         {
-            match self.write(&known).await {
+            match self.write(&known, Taking::Renewal).await {
                 Attempt::Failed(Error::Conflict { .. }) => {}
                 done => return done,
             }
@@ -355,34 +376,56 @@ impl Elector {
             Err(Error::NotFound { .. }) => return self.create().await,
             Err(error) => return Attempt::Failed(error),
         };
-        let now = Instant::now();
+        let now = self.clock.boot();
         let observed = Observed::update(self.observed.take(), lease, now);
-        let claimable = observed.claimable(&self.options.identity, now);
+        let claimable = observed.claimable(&self.options.identity, &self.own, now);
         self.observed = Some(observed.clone());
         match claimable {
             Claimable::Held => Attempt::Theirs,
-            Claimable::Ours | Claimable::Free => self.write(&observed).await,
+            Claimable::HeldByCopy => {
+                self.tell_of_copy();
+                Attempt::Theirs
+            }
+            Claimable::Ours => self.write(&observed, Taking::Renewal).await,
+            Claimable::Free => self.write(&observed, Taking::Takeover).await,
+        }
+    }
+
+    /// Says once that this machine runs twice.
+    fn tell_of_copy(&mut self) {
+        if !std::mem::replace(&mut self.copy_logged, true) {
+            let (lease, identity) = (&self.options.name, &self.options.identity);
+            tracing::error!(
+                lease,
+                identity,
+                "another machine uses this process's identity: the lease was renewed in its name, and not by it; this \
+                 machine runs twice, as copies of a running machine do, and the other one leads"
+            );
         }
     }
 
     async fn create(&mut self) -> Attempt {
-        let sent = Instant::now();
-        let lease = self.wish().first(&self.options.namespace, &self.options.name);
+        let sent = self.sent();
+        let mark = self.mark();
+        let lease = self.wish(&mark).first(&self.options.namespace, &self.options.name);
         let created = self.client.create::<Lease>(Kind::LEASE, Some(&self.options.namespace), &lease).await;
         self.written(created, sent)
     }
 
-    async fn write(&mut self, over: &Observed) -> Attempt {
-        let sent = Instant::now();
-        let lease = self.wish().over(over);
+    async fn write(&mut self, over: &Observed, taking: Taking) -> Attempt {
+        let sent = self.sent();
+        let mark = self.mark();
+        let lease = self.wish(&mark).over(over, taking);
         let written = self.client.replace::<Lease>(Kind::LEASE, &self.key(), &lease).await;
         self.written(written, sent)
     }
 
-    fn written(&mut self, written: Result<Lease, Error>, sent: Instant) -> Attempt {
+    fn written(&mut self, written: Result<Lease, Error>, sent: Sent) -> Attempt {
         match written {
             Ok(lease) => {
-                self.observed = Some(Observed { lease, at: sent });
+                self.own.stored();
+                self.copy_logged = false;
+                self.observed = Some(Observed { lease, at: sent.boot });
                 Attempt::Ours { sent }
             }
             Err(Error::AlreadyExists { .. }) => Attempt::Theirs,
@@ -390,20 +433,33 @@ impl Elector {
         }
     }
 
+    fn sent(&self) -> Sent {
+        Sent { boot: self.clock.boot(), at: Instant::now() }
+    }
+
+    /// The mark of the next write. It counts as ours from now on, since its answer may be lost.
+    fn mark(&mut self) -> String {
+        let mark = self.entropy.token();
+        self.own.sending(mark.clone());
+        mark
+    }
+
     /// Gives the lease back. If that fails, others wait until it ends; nothing worse.
     async fn release(&mut self) {
         let Some(known) = self.observed.take() else { return };
-        let lease = self.wish().released(&known);
-        let until = Instant::now() + self.options.renew_deadline;
-        match timeout_at(until, self.client.replace::<Lease>(Kind::LEASE, &self.key(), &lease)).await {
+        let mark = self.mark();
+        let lease = self.wish(&mark).released(&known);
+        match timeout(self.options.renew_deadline, self.client.replace::<Lease>(Kind::LEASE, &self.key(), &lease)).await
+        {
             Ok(Ok(_)) => tracing::info!(lease = self.options.name, "gave the lease back"),
             Ok(Err(error)) => tracing::warn!(lease = self.options.name, %error, "could not give the lease back"),
             Err(_) => tracing::warn!(lease = self.options.name, "could not give the lease back in time"),
         }
     }
 
-    fn wish(&self) -> Wish<'_> {
+    fn wish<'a>(&'a self, mark: &'a str) -> Wish<'a> {
         Wish {
+            mark,
             identity: &self.options.identity,
             duration: self.options.lease_duration,
             labels: &self.options.labels,
@@ -435,6 +491,9 @@ enum Ended {
 
 /// How long work may go on.
 struct Limits {
+    /// Until when our last renewal is trusted.
+    deadline: watch::Receiver<Duration>,
+    clock: Arc<dyn Clock>,
     /// The renew deadline has passed; after `grace` others may lead.
     expired: Stop,
     /// Another leader was seen; there is no time left.
@@ -446,12 +505,20 @@ struct Limits {
 }
 
 impl Limits {
-    /// Polls the work while it may run. The limits are looked at first, so that it is not polled once too often.
+    /// Polls the work while it may run. The limits are looked at first, so that it is not polled once too often; and the
+    /// clock is asked before every poll, because no timer has run yet when a suspended machine wakes up.
     async fn bound(&self, work: impl Future<Output = ()>) -> Ended {
+        tokio::pin!(work);
+        let guarded = poll_fn(|context| match self.clock.boot() >= self.end() {
+            true => Poll::Ready(Some(Ended::Lost)),
+            false => work.as_mut().poll(context).map(|()| None),
+        });
         tokio::select! {
             biased;
             ended = self.over() => return ended,
-            () = work => {}
+            ended = guarded => if let Some(ended) = ended {
+                return ended;
+            },
         }
         tokio::select! {
             biased;
@@ -461,10 +528,15 @@ impl Limits {
         }
     }
 
+    /// When others may lead.
+    fn end(&self) -> Duration {
+        *self.deadline.borrow() + self.grace
+    }
+
     async fn over(&self) -> Ended {
         let expired = async {
             self.expired.stopped().await;
-            sleep(self.grace).await;
+            sleep_until_boot(&*self.clock, self.end()).await;
         };
         let drained = async {
             self.stop.stopped().await;

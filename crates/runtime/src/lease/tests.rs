@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fake::{Fake, Fault, eventually};
-use crate::time::VirtualClock;
+use crate::time::{SuspendableClock, VirtualClock};
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/n/leases/lock";
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,10 +32,14 @@ impl Notes {
 
 fn elector(fake: &Fake, identity: &str) -> Elector {
     let clock = Arc::new(VirtualClock::starting_at("2026-01-01T00:00:00.5Z".parse().unwrap()));
+    elector_on(fake, identity, clock, identity.len() as u64)
+}
+
+fn elector_on(fake: &Fake, identity: &str, clock: Arc<dyn Clock>, seed: u64) -> Elector {
     let metrics = Metrics::new(&*clock);
     let options = Options::new("n", "lock", identity);
     let client = fake.client();
-    Elector::new(&client, clock, &Entropy::seeded(identity.len() as u64), &metrics, options).unwrap()
+    Elector::new(&client, clock, &Entropy::seeded(seed), &metrics, options).unwrap()
 }
 
 /// Work that notes when it starts and ends, and takes `drain` to end.
@@ -186,4 +190,100 @@ fn durations_that_cannot_work_are_refused() {
     assert!(Options { retry_period: 9 * SECOND, ..options() }.check().is_err());
     assert!(Options { retry_period: Duration::ZERO, ..options() }.check().is_err());
     assert!(Options { lease_duration: Duration::from_millis(15500), ..options() }.check().is_err());
+}
+
+/// Writes a renewal in the holder's name, as a copy of its machine does.
+async fn renew_as_a_copy(fake: &Fake, second: u64) {
+    let key = Key::namespaced("n", "lock");
+    let mut lease: Value = fake.client().get(Kind::LEASE, &key).await.unwrap();
+    lease["spec"]["renewTime"] = format!("2026-01-01T00:01:{second:02}.000000Z").into();
+    lease["metadata"]["annotations"]["orlop.dev/renewal"] = format!("copy-{second}").into();
+    fake.client().replace::<Value>(Kind::LEASE, &key, &lease).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_this_machine_that_renews_our_lease_ends_our_work() {
+    let (fake, notes, start) = (Fake::new(), Notes::default(), Instant::now());
+    let (stopper, stop) = Stopper::new();
+    let playing = async {
+        for second in 0..20 {
+            sleep(3 * SECOND).await;
+            renew_as_a_copy(&fake, second).await;
+        }
+        assert_eq!(notes.texts(), ["me leads 0"], "its work was dropped and it leads no more");
+        // The copy ends, and the lease with it.
+        sleep(40 * SECOND).await;
+        stopper.stop();
+    };
+    tokio::join!(elector(&fake, "me").run(&stop, work(&notes, "me", start, SECOND)), playing);
+    assert!(notes.when("me leads 1") >= 60 + 15, "{:?}", notes.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_processes_of_one_identity_do_not_lead_together() {
+    let (fake, notes, start) = (Fake::new(), Notes::default(), Instant::now());
+    let (stopper, stop) = Stopper::new();
+    let clock = || Arc::new(VirtualClock::starting_at("2026-01-01T00:00:00.5Z".parse().unwrap()));
+    let one = elector_on(&fake, "same", clock(), 1);
+    let two = elector_on(&fake, "same", clock(), 2);
+    let later = async {
+        sleep(SECOND).await;
+        two.run(&stop, work(&notes, "two", start, SECOND)).await;
+    };
+    let playing = async {
+        sleep(120 * SECOND).await;
+        assert_eq!(notes.texts(), ["one leads 0"]);
+        stopper.stop();
+    };
+    tokio::join!(one.run(&stop, work(&notes, "one", start, SECOND)), later, playing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_that_an_operator_puts_on_the_lease_ends_nothing() {
+    let (fake, notes, start) = (Fake::new(), Notes::default(), Instant::now());
+    let (stopper, stop) = Stopper::new();
+    let playing = async {
+        sleep(2 * SECOND).await;
+        let key = Key::namespaced("n", "lock");
+        let mut lease: Value = fake.client().get(Kind::LEASE, &key).await.unwrap();
+        lease["metadata"]["labels"] = json!({"team": "storage"});
+        fake.client().replace::<Value>(Kind::LEASE, &key, &lease).await.unwrap();
+        sleep(60 * SECOND).await;
+        assert_eq!(notes.texts(), ["me leads 0"]);
+        stopper.stop();
+    };
+    tokio::join!(elector(&fake, "me").run(&stop, work(&notes, "me", start, SECOND)), playing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_not_polled_after_a_suspend_that_outlasted_the_lease() {
+    let fake = Fake::new();
+    let (stopper, stop) = Stopper::new();
+    let clock = Arc::new(SuspendableClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()));
+    let (acted, woken) = (RefCell::new(Vec::new()), RefCell::new(false));
+    let (acting, waking, inner) = (&acted, &woken, clock.clone());
+    let work = move |epoch: Epoch| {
+        let (acting, waking, clock) = (acting, waking, inner.clone());
+        async move {
+            loop {
+                sleep(Duration::from_millis(100)).await;
+                acting.borrow_mut().push((epoch.number, *waking.borrow(), epoch.stop.is_stopped()));
+                if epoch.number == 0 && acting.borrow().len() == 20 {
+                    // The machine sleeps for an hour right here; this task is the first that runs afterwards.
+                    clock.suspend(3600 * SECOND);
+                    waking.replace(true);
+                    assert!(epoch.stop.is_stopped(), "whoever asks before acting is told");
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    };
+    let playing = async {
+        sleep(60 * SECOND).await;
+        stopper.stop();
+    };
+    tokio::join!(elector_on(&fake, "me", clock, 1).run(&stop, work), playing);
+    let late = acted.borrow().iter().filter(|(epoch, woken, _)| *epoch == 0 && *woken).count();
+    assert_eq!(late, 0, "{:?}", acted.borrow());
+    assert!(acted.borrow().iter().any(|(_, woken, stopped)| *woken && !stopped), "it leads again later");
 }

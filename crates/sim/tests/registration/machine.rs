@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::keys::{annotation, label};
 use api::{Key, Kind, Node};
 use futures_util::future::join;
+use lifecycle::registration::lease::AgentIdentity;
 use node::drivers::Drivers;
 use node::registry::machine::{Machine, MachineError, Options};
 use node::registry::{self, Registry};
@@ -17,6 +18,16 @@ use crate::stage::{NODE, Stage, Start, at_every_request, play};
 
 type Ended = Arc<Mutex<Option<String>>>;
 
+/// An agent of a machine; clones of it differ in their boots alone.
+pub(crate) fn identity(boot: &str) -> AgentIdentity {
+    AgentIdentity { place: "host-a".to_owned(), machine: "machine-1".to_owned(), boot: boot.to_owned() }
+}
+
+fn is_ours(lease: &Value) -> bool {
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    holder.starts_with("orlop/host-a_machine-1_boot-1_")
+}
+
 /// The agent's half of the Node, with the registry that says when it is ready.
 fn agent(ended: &Ended) -> Start {
     let ended = ended.clone();
@@ -26,34 +37,35 @@ fn agent(ended: &Ended) -> Start {
         let drivers = Drivers::default();
         let registry = Arc::new(Registry::with(&context, drivers.clone(), Arc::new(stage.shelf.clone()), options));
         stage.alive(drivers, registry.clone());
-        let machine = Machine::new(&context, Options::new(NODE, "host-a"), registry.readiness());
+        let machine = Machine::new(&context, Options::new(NODE, identity("boot-1")), registry.readiness());
         let ended = ended.clone();
         Box::pin(async move {
             let stop = Stop::never();
             // Whatever the scenario begins with is there when the agent comes.
             sleep(Duration::from_secs(1)).await;
             let keeping = async {
-                if let Err(MachineError::Kept { holder, .. }) = machine.run(&stop).await {
-                    *ended.lock().expect("nobody panicked") = Some(holder);
+                if let Err(MachineError::Refused(refusal)) = machine.run(&stop).await {
+                    *ended.lock().expect("nobody panicked") = Some(refusal.holder);
                 }
             };
-            join(keeping, registry.run(&stop)).await;
+            join(keeping, machine.while_held(&stop, registry.run(&stop))).await;
         })
     })
 }
 
-fn ready(node: &Value) -> &Value {
+pub(crate) fn ready(node: &Value) -> &Value {
     let conditions = node["status"]["conditions"].as_array();
     conditions.and_then(|all| all.iter().find(|condition| condition["type"] == "Ready")).unwrap_or(&Value::Null)
 }
 
-fn lease() -> Key {
+pub(crate) fn lease() -> Key {
     Key::namespaced("kube-node-lease", NODE)
 }
 
 #[test]
 fn node_4_1_a_bare_machine_gets_a_node_that_is_ready_once_it_has_a_csinode_at_every_fault() {
-    at_every_request(&agent(&Ended::default()), async |stage: &Stage| {
+    let ended = Ended::default();
+    at_every_request(&agent(&ended), async |stage: &Stage| {
         let done = async || {
             let node = stage.user.our(Kind::NODE).await;
             ready(&node)["status"] == "True" && node["spec"]["taints"].is_null()
@@ -68,9 +80,12 @@ fn node_4_1_a_bare_machine_gets_a_node_that_is_ready_once_it_has_a_csinode_at_ev
         assert!(!stage.user.our(Kind::CSI_NODE).await.is_null());
         let held = async || {
             let lease = stage.user.get(Kind::LEASE, &lease()).await.unwrap_or_default();
-            lease["spec"]["holderIdentity"] == "orlop/host-a"
+            is_ours(&lease)
         };
         stage.user.until("it has a lease", held).await;
+        // A renewal whose answer was lost is no other machine's.
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(*ended.lock().expect("nobody panicked"), None);
     });
 }
 
@@ -145,9 +160,7 @@ fn a_lease_that_nobody_renews_is_taken_over() {
     play(&agent(&ended), async |stage: &Stage| {
         foreign_lease(stage).await;
         stage.user.until("ready", async || ready(&stage.user.our(Kind::NODE).await)["status"] == "True").await;
-        let ours = async || {
-            stage.user.get(Kind::LEASE, &lease()).await.unwrap_or_default()["spec"]["holderIdentity"] == "orlop/host-a"
-        };
+        let ours = async || is_ours(&stage.user.get(Kind::LEASE, &lease()).await.unwrap_or_default());
         stage.user.until("the lease is ours", ours).await;
         assert!(ended.lock().expect("nobody panicked").is_none());
     });

@@ -2,6 +2,7 @@
 //! and CSINode, startup taints, and the Node of a machine without kubelet (spec node 3, 4, 31, 32).
 
 mod announcing;
+mod clones;
 mod machine;
 mod plugins;
 mod registering;

@@ -163,6 +163,11 @@ impl User {
         }
     }
 
+    pub(crate) async fn list(&self, kind: Kind) -> Vec<Value> {
+        let listed = self.client.list::<Value>(kind, &Default::default(), 0, None).await;
+        listed.expect("the server answers").items
+    }
+
     /// Our Node, or null.
     pub(crate) async fn our(&self, kind: Kind) -> Value {
         self.get(kind, &Key::cluster(NODE)).await.unwrap_or_default()

@@ -43,6 +43,7 @@ fn what_a_ready_node_uses_stays_whatever_happens_d6_race_44_weakness_41() {
         rules: rules(),
     };
     held.rules.force_after = Some(Duration::from_secs(1));
+    held.rules.unready_for = Some(Duration::from_secs(9));
     assert_eq!(judge(&held), stays, "no timer counts on a ready node");
 }
 
@@ -78,19 +79,23 @@ fn what_the_driver_took_away_is_evidence() {
 }
 
 #[test]
-fn time_is_evidence_only_if_the_operator_said_so_and_counts_from_the_nodes_own_word_weakness_39() {
+fn time_is_evidence_only_if_the_operator_said_so_and_counts_what_this_controller_saw_weakness_39() {
     let attached = attachment("v", "a", State::Attached);
-    // Not ready for ten minutes.
+    // By its own clock it has not been ready for ten minutes; that clock may be wrong.
     let lost = node("a", "False", &["v"], &["v"]);
-    let after = |patience: u64| {
+    let seen = |patience: u64, seen: Option<u64>| {
         let mut rules = rules();
         rules.force_after = Some(Duration::from_secs(patience));
+        rules.unready_for = seen.map(Duration::from_secs);
         let usage = super::super::hold::Usage::Listed;
         judge(&Held { attachment: &attached, need: Need::Unwanted, node: Lookup::Found(&lost), usage, rules })
     };
-    assert_eq!(after(360), Hold::Forced { evidence: Evidence::NotReadyFor { seconds: 600 } });
-    assert_eq!(after(600), Hold::InUse { ready: Readiness::NotReady, force_in: Some(Duration::from_secs(1)) });
-    assert_eq!(after(900), Hold::InUse { ready: Readiness::NotReady, force_in: Some(Duration::from_secs(301)) });
+    let stays =
+        |seconds: Option<u64>| Hold::InUse { ready: Readiness::NotReady, force_in: seconds.map(Duration::from_secs) };
+    assert_eq!(seen(360, Some(361)), Hold::Forced { evidence: Evidence::NotReadyFor { seconds: 361 } });
+    assert_eq!(seen(360, Some(359)), stays(Some(1)));
+    assert_eq!(seen(360, Some(0)), stays(Some(360)));
+    assert_eq!(seen(360, None), stays(None), "who did not measure forces nothing");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
 }
 
 pub(super) fn rules() -> Rules {
-    Rules { now: UnixSeconds(1_767_312_000), force_after: None }
+    Rules { now: UnixSeconds(1_767_312_000), force_after: None, unready_for: None }
 }
 
 pub(super) fn unique(handle: &str) -> String {

@@ -1,35 +1,120 @@
-//! The node's lease: a sign of life, and who gives it.
+//! The node's lease: a sign of life, and the permission to act for the node.
+//!
+//! # Invariants
+//! 1. The lease is only written at a revision that was judged to be free or our own, so that of two agents one succeeds.
+//! 2. A renewal is remembered before it is sent: a lease that shows its mark is ours even if the answer was lost.
+//! 3. [`NodeLease::is_held`] looks at the clock that goes on while the machine is suspended, and says no before any other
+//!    agent may take the lease.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use api::keys::annotation::LEASE_RENEWAL;
+use api::object::Revision;
 use api::{Key, Kind, Lease, Node};
-use lifecycle::registration::machine::{Keeper, keeper};
+use lifecycle::registration::lease::{
+    ANOTHER_MACHINE_EVENT, AgentIdentity, LeaseHolder, LeaseRefusal, OtherHolder, OwnRenewals, Predecessor,
+    lease_holder,
+};
 use runtime::client::Error;
+use runtime::events::Severity;
 use runtime::{Context, Live, Patch, Stop};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::MachineError;
+use super::memory::LeaseMemory;
 
 /// Where leases of nodes are.
 const NAMESPACE: &str = "kube-node-lease";
 /// As a kubelet's.
 const SECONDS: u64 = 40;
 const RENEW: Duration = Duration::from_secs(10);
-/// How often the lease of somebody else is looked at.
+/// For how long after a renewal was sent the agent acts. Others wait for [`SECONDS`]; calls that run may end in between.
+const ACTS_FOR: Duration = Duration::from_secs(30);
+/// How often the lease of another holder is looked at, and how soon a renewal that failed is tried again.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// More renewals without an answer than this are not remembered: a day of them, at two seconds each.
+const UNANSWERED: usize = 43_200;
 
 /// A node's lease, and how we sign it.
 #[derive(Debug)]
 pub(super) struct NodeLease {
     context: Context,
     key: Key,
-    holder: String,
+    identity: AgentIdentity,
+    memory: Arc<dyn LeaseMemory>,
+    predecessor: Option<Predecessor>,
+    state: Arc<Mutex<State>>,
+    /// The Node was seen.
+    node_seen: Notify,
+    renewed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    own: OwnRenewals,
+    /// The revision at which the lease may be written, if that is known.
+    writable: Option<Revision>,
+    /// On the boot clock.
+    held_until: Option<Duration>,
+    refusal: Option<LeaseRefusal>,
+}
+
+/// Whether the agent may look after its node, for health checks.
+#[derive(Debug, Clone)]
+pub struct LeaseHealth(Arc<Mutex<State>>);
+
+impl LeaseHealth {
+    /// An error says why the agent does nothing.
+    pub fn healthy(&self) -> Result<(), String> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.refusal.as_ref().map_or(Ok(()), |refusal| Err(refusal.to_string()))
+    }
 }
 
 impl NodeLease {
-    pub(super) fn new(context: &Context, node: &str, holder: &str) -> Self {
-        Self { context: context.clone(), key: Key::namespaced(NAMESPACE, node), holder: holder.to_owned() }
+    pub(super) fn new(context: &Context, node: &str, identity: AgentIdentity, memory: Arc<dyn LeaseMemory>) -> Self {
+        let own = OwnRenewals { holder: identity.holder(&context.entropy.token()), ..OwnRenewals::default() };
+        Self {
+            context: context.clone(),
+            key: Key::namespaced(NAMESPACE, node),
+            identity,
+            predecessor: memory.predecessor(),
+            memory,
+            state: Arc::new(Mutex::new(State { own, ..State::default() })),
+            node_seen: Notify::new(),
+            renewed: Notify::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn health(&self) -> LeaseHealth {
+        LeaseHealth(self.state.clone())
+    }
+
+    /// Whether the agent may act for its node at this moment.
+    pub(super) fn is_held(&self) -> bool {
+        let state = self.state();
+        state.refusal.is_none() && state.held_until.is_some_and(|until| self.context.clock.boot() < until)
+    }
+
+    /// Waits for the next renewal, for a while.
+    pub(super) async fn renewed(&self) {
+        tokio::select! {
+            () = self.renewed.notified() => {}
+            () = sleep(LOOK) => {}
+        }
+    }
+
+    /// The Node exists: the lease, which belongs to it, can be made.
+    pub(super) fn node_seen(&self) {
+        self.node_seen.notify_one();
     }
 
     /// The lease past every cache: a watch of all leases would be a high price for one.
@@ -41,44 +126,70 @@ impl NodeLease {
         }
     }
 
-    /// Waits until nobody else looks after the node. Somebody who renews the lease while we watch does.
+    fn judge(&self, lease: &Live<Lease>) -> LeaseHolder {
+        lease_holder(lease.lookup(), &self.identity, &self.state().own, self.predecessor.as_ref())
+    }
+
+    /// Waits until no other holder looks after the node. One that renews the lease while we watch does.
     pub(super) async fn free(&self) -> Result<(), MachineError> {
-        let mut watched: Option<(Lease, Instant)> = None;
+        let mut watched: Option<(Revision, Duration)> = None;
         loop {
+            // Read before the question: what the answer shows held at least until then.
+            let now = self.context.clock.boot();
             match self.read().await {
-                Ok(Live::Found(lease))
-                    if keeper(Live::Found(lease.clone()).lookup(), &self.holder) == Keeper::Another =>
-                {
-                    match &watched {
-                        Some((first, since)) if first.meta.revision == lease.meta.revision => {
-                            let patience = u64::try_from(lease.seconds).unwrap_or(0).max(SECONDS);
-                            if since.elapsed() >= Duration::from_secs(patience) {
+                Ok(found) => match (self.judge(&found), &found) {
+                    (LeaseHolder::Another(other), Live::Found(lease)) => {
+                        let revision = lease.meta.revision;
+                        if self.state().writable == Some(revision) {
+                            return Ok(());
+                        }
+                        match watched {
+                            Some((first, since)) if first == revision => {
+                                let patience = u64::try_from(lease.seconds).unwrap_or(0).max(SECONDS);
+                                if now.saturating_sub(since) >= Duration::from_secs(patience) {
+                                    let holder = &*lease.holder;
+                                    tracing::info!(holder, "the node's lease has expired and is taken over");
+                                    self.state().writable = Some(revision);
+                                    return Ok(());
+                                }
+                            }
+                            Some(_) => return Err(self.refused(lease, other).await),
+                            None => {
                                 tracing::info!(
                                     holder = &*lease.holder,
-                                    "the node's lease has expired and is taken over"
+                                    "somebody looked after this node; watching whether he still does"
                                 );
-                                return Ok(());
+                                watched = Some((revision, self.context.clock.boot()));
                             }
                         }
-                        Some(_) => return Err(self.kept_by(&lease)),
-                        None => {
-                            tracing::info!(
-                                holder = &*lease.holder,
-                                "somebody looked after this node; watching whether he still does"
-                            );
-                            watched = Some((Lease::clone(&lease), Instant::now()));
-                        }
                     }
-                }
-                Ok(Live::Found(_) | Live::Absent) => return Ok(()),
+                    (_, found) => {
+                        self.state().writable = match found {
+                            Live::Found(lease) => Some(lease.meta.revision),
+                            Live::Absent => None,
+                        };
+                        return Ok(());
+                    }
+                },
                 Err(error) => tracing::warn!(%error, "reading the node's lease"),
             }
             sleep(LOOK).await;
         }
     }
 
-    fn kept_by(&self, lease: &Lease) -> MachineError {
-        MachineError::Kept { node: self.key.name().to_owned(), holder: lease.holder.to_string() }
+    /// Stops the agent: its reason is logged, shown by health checks, and told on the Node.
+    async fn refused(&self, lease: &Lease, other: OtherHolder) -> MachineError {
+        let node = self.key.name();
+        let refusal = LeaseRefusal { node: node.to_owned(), holder: lease.holder.to_string(), other };
+        self.state().refusal = Some(refusal.clone());
+        let message = refusal.to_string();
+        tracing::error!(node, "{message}");
+        if refusal.is_another_machine()
+            && let Ok(Live::Found(node)) = self.context.read::<Node>(&Key::cluster(node)).await
+        {
+            self.context.recorder.record(&*node, Severity::Warning, ANOTHER_MACHINE_EVENT, &message);
+        }
+        MachineError::Refused(refusal)
     }
 
     /// Renews the lease until `stop`, while the node exists.
@@ -87,79 +198,100 @@ impl NodeLease {
         let node = Key::cluster(self.key.name());
         loop {
             let found = nodes.get(&node);
-            // A node that is about to be made gets its lease soon after.
-            let wait = if found.is_some() { RENEW } else { LOOK };
+            let exists = found.is_some();
+            let mut wait = if exists { RENEW } else { LOOK };
             if let Some(node) = found {
                 match self.renew_once(&node).await {
                     Ok(()) => {}
-                    Err(Renewal::Kept(error)) => return Err(error),
-                    Err(Renewal::Api(error)) => tracing::warn!(%error, "renewing the node's lease"),
+                    Err(Renewal::Refused(error)) => return Err(error),
+                    Err(Renewal::Api(error)) => {
+                        tracing::warn!(%error, "renewing the node's lease");
+                        wait = LOOK;
+                    }
                 }
             }
             tokio::select! {
                 biased;
                 () = stop.stopped() => return Ok(()),
+                // A node that is about to be made gets its lease as soon as it is there.
+                () = self.node_seen.notified(), if !exists => {}
                 () = sleep(self.context.entropy.shorter(wait, 0.1)) => {}
             }
         }
     }
 
     async fn renew_once(&self, node: &Node) -> Result<(), Renewal> {
-        let now = self.context.clock.now();
-        let mut spec = json!({
-            "holderIdentity": self.holder,
-            "leaseDurationSeconds": SECONDS,
-            "renewTime": format!("{now:.6}"),
+        // The usual case needs one request: the lease is as we left it.
+        let writable = self.state().writable;
+        if let Some(revision) = writable {
+            match self.write(node, Some(revision)).await {
+                Err(Error::Conflict { .. } | Error::NotFound { .. }) => self.state().writable = None,
+                done => return done.map_err(Renewal::Api),
+            }
+        }
+        let found = self.read().await.map_err(Renewal::Api)?;
+        match (self.judge(&found), &found) {
+            (LeaseHolder::Another(other), Live::Found(lease)) => {
+                Err(Renewal::Refused(self.refused(lease, other).await))
+            }
+            (_, Live::Found(lease)) => self.write(node, Some(lease.meta.revision)).await.map_err(Renewal::Api),
+            // Another agent may be faster, which the next look finds.
+            (_, Live::Absent) => self.write(node, None).await.map_err(Renewal::Api),
+        }
+    }
+
+    /// Writes the lease over the one of this revision, or makes it.
+    async fn write(&self, node: &Node, over: Option<Revision>) -> Result<(), Error> {
+        let mark = self.context.entropy.token();
+        let own = {
+            let mut state = self.state();
+            if state.own.unanswered.len() == UNANSWERED {
+                state.own.unanswered.remove(0);
+            }
+            state.own.unanswered.push(mark.clone());
+            state.own.clone()
+        };
+        self.memory.store(&own);
+        let sent = self.context.clock.boot();
+        let now = format!("{:.6}", self.context.clock.now());
+        let mut spec = json!({"holderIdentity": own.holder, "leaseDurationSeconds": SECONDS, "renewTime": now});
+        let mut metadata = json!({
+            "annotations": {LEASE_RENEWAL.text(): mark},
+            "ownerReferences": [{
+                "apiVersion": "v1", "kind": "Node", "name": node.name(), "uid": node.meta.uid.as_str(),
+            }],
         });
-        match self.read().await.map_err(Renewal::Api)? {
-            Live::Absent => {
-                spec["acquireTime"] = spec["renewTime"].clone();
-                let body = self.body(node, &spec);
-                self.context.client.create::<Value>(Kind::LEASE, Some(NAMESPACE), &body).await.map_err(Renewal::Api)?;
-            }
-            Live::Found(lease) => {
-                let fresh = keeper(Live::Found(lease.clone()).lookup(), &self.holder) == Keeper::Another;
-                if fresh && self.is_renewed(&lease).await {
-                    return Err(Renewal::Kept(self.kept_by(&lease)));
-                }
-                let revision = lease.meta.revision.to_string();
-                let metadata = json!({"resourceVersion": revision, "ownerReferences": [owner(node)]});
+        let client = &self.context.client;
+        let written = match over {
+            Some(revision) => {
+                metadata["resourceVersion"] = revision.to_string().into();
                 let patch = Patch::Merge(json!({"metadata": metadata, "spec": spec}));
-                // A conflict is somebody else's renewal, which the next look finds.
-                self.context.client.patch::<Value>(Kind::LEASE, &self.key, &patch).await.map_err(Renewal::Api)?;
+                client.patch::<Lease>(Kind::LEASE, &self.key, &patch).await?
             }
-        }
+            None => {
+                spec["acquireTime"] = spec["renewTime"].clone();
+                (metadata["name"], metadata["namespace"]) = (self.key.name().into(), NAMESPACE.into());
+                let (version, kind) = (Kind::LEASE.api_version(), Kind::LEASE.kind);
+                let body: Value = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
+                client.create::<Lease>(Kind::LEASE, Some(NAMESPACE), &body).await?
+            }
+        };
+        let own = {
+            let mut state = self.state();
+            let revision = written.meta.revision;
+            state.own.answered = Some((mark, revision));
+            state.own.unanswered.clear();
+            state.writable = Some(revision);
+            state.held_until = Some(sent + ACTS_FOR);
+            state.own.clone()
+        };
+        self.memory.store(&own);
+        self.renewed.notify_waiters();
         Ok(())
-    }
-
-    /// Whether somebody else's lease is alive: it changes while we look.
-    async fn is_renewed(&self, seen: &Lease) -> bool {
-        let until = Instant::now() + Duration::from_secs(SECONDS);
-        while Instant::now() < until {
-            sleep(LOOK).await;
-            if let Ok(Live::Found(lease)) = self.read().await
-                && lease.meta.revision != seen.meta.revision
-            {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn body(&self, node: &Node, spec: &Value) -> Value {
-        json!({
-            "apiVersion": Kind::LEASE.api_version(), "kind": Kind::LEASE.kind,
-            "metadata": {"name": self.key.name(), "namespace": NAMESPACE, "ownerReferences": [owner(node)]},
-            "spec": spec,
-        })
     }
 }
 
 enum Renewal {
-    Kept(MachineError),
+    Refused(MachineError),
     Api(Error),
-}
-
-fn owner(node: &Node) -> Value {
-    json!({"apiVersion": "v1", "kind": "Node", "name": node.name(), "uid": node.meta.uid.as_str()})
 }

@@ -1,20 +1,27 @@
 //! The Node object of a machine without kubelet: its labels, its condition Ready, and its lease.
 //!
-//! Where a kubelet looks after the node, this refuses to: a lease that somebody else renews is the proof, watched for and
-//! not computed from anybody's clock. A lease that nobody renews for its whole time is taken over.
+//! Where a kubelet or another machine looks after the node, this refuses to: a lease that another holder renews is the
+//! proof, watched for and not computed from anybody's clock. A lease that nobody renews for its whole time is taken over, and
+//! the lease of this agent's previous process at once if that process has surely ended ([`LeaseMemory`]).
 //!
 //! # Invariants
 //! 1. Only what is ours is written: missing labels, one annotation, the condition Ready, the taint of new nodes, and parts
 //!    of a status that nobody wrote. `volumesInUse` and `volumesAttached` are others'.
 //! 2. A Node that somebody deletes while the agent runs is not brought back by this life of the agent, as a kubelet would
 //!    not, and its lease is not renewed.
+//! 3. What acts for the node runs inside [`Machine::while_held`]: it is polled only while the lease is surely ours.
 
 mod facts;
 mod lease;
+mod memory;
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use api::{Key, Kind, Node};
+use lifecycle::registration::lease::{AgentIdentity, LeaseRefusal, may_act};
 use lifecycle::registration::machine::{self, Action, Because, Before, Said, Wanted};
 use lifecycle::{Lookup, Reason as _};
 use runtime::client::Error;
@@ -25,7 +32,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 pub use facts::Facts;
+pub use lease::LeaseHealth;
 use lease::NodeLease;
+pub use memory::{ApiPlace, DirectoryMemory, LeaseMemory, NoMemory};
 
 use super::{Readiness, taints};
 
@@ -38,9 +47,10 @@ const ROUNDS: usize = 8;
 pub struct Options {
     /// The name of the Node.
     pub node: String,
-    /// How its lease is signed: the same for every life of the agent on this machine with this root directory, and another
-    /// one than a kubelet's, which signs with the node's name.
-    pub holder: String,
+    /// How its lease is signed; each process adds a random part. A kubelet signs with the node's name.
+    pub identity: AgentIdentity,
+    /// Keeps the renewals for the next process.
+    pub memory: Arc<dyn LeaseMemory>,
     pub facts: Facts,
     pub untainting: Untainting,
 }
@@ -55,11 +65,12 @@ pub enum Untainting {
 }
 
 impl Options {
-    /// For this machine; `host` tells it from others that would use the same node name.
-    pub fn new(node: &str, host: &str) -> Self {
+    /// For this machine; `identity` tells it from others that would use the same node name.
+    pub fn new(node: &str, identity: AgentIdentity) -> Self {
         Self {
             node: node.to_owned(),
-            holder: format!("orlop/{host}"),
+            identity,
+            memory: Arc::new(NoMemory),
             facts: Facts::read(),
             untainting: Untainting::Ours,
         }
@@ -69,11 +80,17 @@ impl Options {
 /// Why the agent does not look after the node.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
-    #[error(
-        "{holder} looks after node {node} and renews its lease: a kubelet, or another agent of that name; \
-         stop it, or give this agent another node name"
-    )]
-    Kept { node: String, holder: String },
+    #[error("{0}")]
+    Refused(LeaseRefusal),
+}
+
+/// How work ended that needs the node's lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldEnd {
+    /// By itself.
+    Finished,
+    /// The process was told to end while the lease was not held; the work was dropped where it stood.
+    Dropped,
 }
 
 /// Keeps the Node.
@@ -107,9 +124,51 @@ impl Machine {
                 keys.add(());
             }
         });
-        let lease = NodeLease::new(context, &options.node, &options.holder);
+        let lease = NodeLease::new(context, &options.node, options.identity.clone(), options.memory.clone());
         let memory = std::sync::Mutex::new(Memory { before: Before::NeverSeen, said: None });
         Self { context: context.clone(), options, key, lease, ready, queue, memory, _subscription: subscription }
+    }
+
+    /// Whether another holder keeps the agent from its work.
+    pub fn health(&self) -> LeaseHealth {
+        self.lease.health()
+    }
+
+    /// Polls `work` only while the node's lease is ours, so that two machines of one name never act at the same time; the
+    /// clock is asked before every poll, because no timer has run yet when a suspended machine wakes up. Ends with `work`, or
+    /// at `stop` if the lease is not held then.
+    pub async fn while_held(&self, stop: &Stop, work: impl Future<Output = ()>) -> HeldEnd {
+        tokio::pin!(work);
+        let mut acted = false;
+        loop {
+            let guarded = poll_fn(|context| match self.may_act() {
+                true => {
+                    acted = true;
+                    work.as_mut().poll(context).map(Some)
+                }
+                false => Poll::Ready(None),
+            });
+            if let Some(()) = guarded.await {
+                return HeldEnd::Finished;
+            }
+            if std::mem::take(&mut acted) {
+                let node = &self.options.node;
+                tracing::warn!(node, "the node's lease was not renewed in time; nothing is done until it is");
+            }
+            tokio::select! {
+                biased;
+                () = stop.stopped() => return HeldEnd::Dropped,
+                () = self.lease.renewed() => {}
+            }
+        }
+    }
+
+    fn may_act(&self) -> bool {
+        if self.lease.is_held() {
+            return true;
+        }
+        let before = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).before;
+        may_act(false, self.context.cache::<Node>().get(&self.key).as_deref(), before == Before::Seen)
     }
 
     /// Waits until nobody else looks after the node, or until `stop`. Whoever does anything on the node waits for this: two
@@ -185,6 +244,7 @@ impl Machine {
         let mut memory = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if seen {
             memory.before = Before::Seen;
+            self.lease.node_seen();
         }
         memory.before
     }
