@@ -144,6 +144,33 @@ fn prepared() -> &'static Image {
     })
 }
 
+/// A server that answers one request after the other and keeps what they change. Its controllers do not run.
+#[derive(Debug)]
+pub struct Session {
+    runtime: tokio::runtime::Runtime,
+    api: Api,
+}
+
+impl Session {
+    pub fn new() -> Self {
+        let runtime = runtime();
+        let store = Store::inline(prepared().clone(), Box::new(MemoryDisk::default()), Options::default());
+        let api = runtime.block_on(start(store)).expect("the prepared store is good");
+        Self { runtime, api }
+    }
+
+    /// The answer; none if the step is no HTTP request at all.
+    pub fn send(&self, step: &Step) -> Option<Answer> {
+        self.runtime.block_on(send(&self.api, step))
+    }
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Sends steps to a server of their own, lets its controllers settle, and ends it.
 pub fn run(steps: &[Step]) -> Vec<Answer> {
     let store = Store::inline(prepared().clone(), Box::new(MemoryDisk::default()), Options::default());

@@ -8,12 +8,14 @@ use anyhow::{Context as _, bail};
 
 use crate::report::Report;
 
-const TARGETS: [&str; 3] = ["http", "credentials", "store"];
+const TARGETS: [&str; 4] = ["http", "credentials", "store", GROWTH];
+/// Tries every field of every type once, however long it takes, and has no cases to keep.
+const GROWTH: &str = "growth";
 
 /// What `cargo xtask fuzz` takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// One of http, credentials and store. Default: each in turn.
+    /// One of http, credentials, store and growth. Default: each in turn.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(TARGETS))]
     target: Option<String>,
     /// How long each target runs.
@@ -41,6 +43,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let out = crate::target().join("fuzz-cases");
     for target in TARGETS.into_iter().filter(|target| args.target.as_ref().is_none_or(|wanted| wanted == target)) {
         report.section(&format!("fuzz {target}"), || {
+            if target == GROWTH {
+                return end(&mut program("orlop-growth")?, None);
+            }
             let mut command = fuzzer(&[target])?;
             command.arg("--out").arg(&out);
             command.args(["--seed", &args.seed.to_string(), "--time", &args.time.to_string()]);
@@ -55,6 +60,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// The program is built as fast code that still checks for overflows.
 fn fuzzer(args: &[&str]) -> anyhow::Result<Command> {
+    let mut command = program("orlop-fuzz")?;
+    command.args(args);
+    Ok(command)
+}
+
+fn program(name: &str) -> anyhow::Result<Command> {
     let built = crate::tools::cargo()
         .args(["build", "--package", "orlop-fuzz", "--profile", "fuzz"])
         .current_dir(crate::root())
@@ -63,9 +74,7 @@ fn fuzzer(args: &[&str]) -> anyhow::Result<Command> {
     if !built.success() {
         bail!("building the fuzzer: {built}");
     }
-    let mut command = Command::new(crate::target().join("fuzz/orlop-fuzz"));
-    command.args(args);
-    Ok(command)
+    Ok(Command::new(crate::target().join("fuzz").join(name)))
 }
 
 fn end(command: &mut Command, current: Option<PathBuf>) -> anyhow::Result<()> {

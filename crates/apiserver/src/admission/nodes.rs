@@ -6,7 +6,7 @@ use crate::keys::{MACHINE_KEY, MIRROR_POD};
 use crate::kinds::read::{annotation, copy, list, pairs, remove, set, text, unchanged};
 use crate::status::ApiError;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const NOT_READY: &str = crate::keys::NODE_NOT_READY;
 
@@ -110,10 +110,11 @@ fn restrict_node(request: &Request<'_>, object: Option<&Value>, node: &str) -> R
 
 /// The labels a node changes although they are not its to set: with them it could draw pods to itself.
 fn forbidden_labels(node: &Value, old: Option<&Value>) -> Vec<String> {
-    let before = old.map(|old| pairs(old, "/metadata/labels")).unwrap_or_default();
-    let after = pairs(node, "/metadata/labels");
-    let changed = after.iter().filter(|label| !before.contains(label));
-    let removed = before.iter().filter(|(key, _)| !after.iter().any(|(other, _)| other == key));
+    let before: BTreeMap<&str, &str> =
+        old.map(|old| pairs(old, "/metadata/labels")).unwrap_or_default().into_iter().collect();
+    let after: BTreeMap<&str, &str> = pairs(node, "/metadata/labels").into_iter().collect();
+    let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(*value));
+    let removed = before.iter().filter(|(key, _)| !after.contains_key(*key));
     let keys: BTreeSet<&str> = changed.chain(removed).map(|(key, _)| *key).collect();
     keys.into_iter().filter(|key| !is_own_label(key)).map(String::from).collect()
 }

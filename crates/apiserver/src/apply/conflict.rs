@@ -28,6 +28,11 @@ impl Conflict {
     }
 }
 
+/// Conflicts that an answer names, and the bytes of their paths; the first one is named whatever its length. The message
+/// still says how many there are.
+const MOST_CONFLICTS: usize = 1_000;
+const MOST_PATH_BYTES: usize = 1 << 20;
+
 /// All conflicts of an apply; its text is the Status message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflicts(pub Vec<Conflict>);
@@ -39,6 +44,17 @@ impl Conflicts {
             fields.paths().into_iter().map(conflict)
         });
         Self(all.collect())
+    }
+
+    /// The conflicts that are named, each with its field.
+    pub fn named(&self) -> impl Iterator<Item = (&Conflict, String)> {
+        let mut bytes = 0;
+        self.0.iter().take(MOST_CONFLICTS).map_while(move |conflict| {
+            let room = bytes < MOST_PATH_BYTES;
+            let field = room.then(|| conflict.field())?;
+            bytes += field.len();
+            Some((conflict, field))
+        })
     }
 
     pub(super) fn without(self, allowed: &FieldSet) -> Self {
@@ -62,14 +78,14 @@ impl fmt::Display for Conflicts {
         if let [only] = self.0.as_slice() {
             return write!(out, "Apply failed with 1 conflict: {}: {}", only.message(), only.field());
         }
-        let mut by_owner: BTreeMap<&str, Vec<&Conflict>> = BTreeMap::new();
-        for conflict in &self.0 {
-            by_owner.entry(&conflict.identity).or_default().push(conflict);
+        let mut by_owner: BTreeMap<&str, Vec<(&Conflict, String)>> = BTreeMap::new();
+        for (conflict, field) in self.named() {
+            by_owner.entry(&conflict.identity).or_default().push((conflict, field));
         }
         let mut lines = Vec::new();
         for conflicts in by_owner.values() {
-            lines.extend(conflicts.first().map(|first| format!("conflicts with {}:", first.owner)));
-            lines.extend(conflicts.iter().map(|conflict| format!("- {}", conflict.field())));
+            lines.extend(conflicts.first().map(|(first, _)| format!("conflicts with {}:", first.owner)));
+            lines.extend(conflicts.iter().map(|(_, field)| format!("- {field}")));
         }
         write!(out, "Apply failed with {} conflicts: {}", self.0.len(), lines.join("\n"))
     }

@@ -153,7 +153,7 @@ impl Managers {
         if count <= MAX_UPDATE_MANAGERS {
             return;
         }
-        updates.sort_by_key(|entry| (entry.time.clone(), entry.identity()));
+        updates.sort_by_cached_key(|entry| (entry.time.clone(), entry.identity()));
         let oldest: Vec<Entry> = updates.into_iter().cloned().collect();
         let mut first_of_version: BTreeMap<String, Entry> = BTreeMap::new();
         for entry in oldest {
@@ -174,8 +174,9 @@ impl Managers {
     fn throw_together(&mut self, first: &Entry, entry: Entry) {
         self.0.remove(&entry.identity());
         let mut bucket = Entry { manager: OLD_UPDATES.to_owned(), subresource: String::new(), ..entry };
-        match self.0.get(&bucket.identity()) {
-            Some(before) => bucket.fields.absorb(before.fields.clone()),
+        match self.0.remove(&bucket.identity()) {
+            // The smaller set is added to the larger one: the bucket grows with every entry.
+            Some(before) => bucket.fields.absorb(before.fields),
             None => {
                 self.0.remove(&first.identity());
                 bucket.fields.absorb(first.fields.clone());

@@ -29,6 +29,7 @@ pub use conflict::{Conflict, Conflicts};
 pub use extract::fields_of;
 pub use managed::{Entry, ManagedError, Managers, Operation, clear, keep_times_if_unchanged};
 pub use merge::merge;
+pub(crate) use path::compare as order;
 pub use path::{Json, Name, Path, Step, StepError, path_text, same};
 pub use prune::remove;
 pub use set::{FieldSet, FieldsError};

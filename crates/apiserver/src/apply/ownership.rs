@@ -149,16 +149,15 @@ fn changes_of(kind: &Manager<'_>, live: &Value, new: &Value, managers: &Managers
     Ok(changes)
 }
 
-/// The fields of an entry that a write would change.
-fn contested(entry: &Entry, changes: &Changes) -> FieldSet {
-    changes
-        .get(&entry.api_version)
-        .map_or_else(FieldSet::new, |own| entry.fields.intersection(&own.modified.union(&own.added)))
-}
-
 fn conflicts_of(managers: &Managers, changes: &Changes, writer: &str) -> Conflicts {
+    let changed: BTreeMap<&str, FieldSet> =
+        changes.iter().map(|(version, own)| (version.as_str(), own.modified.union(&own.added))).collect();
+    // The fields of an entry that the write would change.
+    let contested = |entry: &Entry| {
+        changed.get(entry.api_version.as_str()).map_or_else(FieldSet::new, |own| entry.fields.intersection(own))
+    };
     let others = managers.0.iter().filter(|(identity, _)| *identity != writer);
-    let contested = others.map(|(identity, entry)| (identity.clone(), (entry.clone(), contested(entry, changes))));
+    let contested = others.map(|(identity, entry)| (identity.clone(), (entry.clone(), contested(entry))));
     Conflicts::of(&contested.filter(|(_, (_, fields))| !fields.is_empty()).collect())
 }
 

@@ -208,7 +208,7 @@ impl fmt::Display for Json {
 }
 
 /// Orders any two values: numbers, texts, booleans, lists, maps, null.
-pub(super) fn compare(left: &Value, right: &Value) -> Ordering {
+pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
         (Value::String(left), Value::String(right)) => left.cmp(right),

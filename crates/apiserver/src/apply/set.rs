@@ -166,11 +166,7 @@ impl FieldSet {
     fn retain_beside(&mut self, other: &FieldSet, keep: impl Fn(&mut Part, Option<&Part>) -> bool) {
         let mut others = other.nodes.as_slice();
         self.nodes.retain_mut(|node| {
-            while let [first, rest @ ..] = others
-                && first.step < node.step
-            {
-                others = rest;
-            }
+            others = &others[steps_before(others, &node.step)..];
             keep(&mut node.part, others.first().filter(|first| first.step == node.step).map(|first| &first.part))
         });
     }
@@ -269,6 +265,17 @@ impl FieldSet {
     }
 }
 
+/// How many of the first nodes are before a step. A small set beside a large one looks at few nodes of the large one: the
+/// distance is doubled until it is too far, and then halved.
+fn steps_before(nodes: &[Node], step: &Step) -> usize {
+    let mut end = 1;
+    while end <= nodes.len() && nodes[end - 1].step < *step {
+        end *= 2;
+    }
+    let start = end / 2;
+    start + nodes[start..nodes.len().min(end)].partition_point(|node| node.step < *step)
+}
+
 /// The part of a node. It is a member itself when it says so or when nothing is below it.
 fn decode_node(fields: &Value) -> Result<Part, FieldsError> {
     let fields = match fields {
@@ -278,7 +285,7 @@ fn decode_node(fields: &Value) -> Result<Part, FieldsError> {
         _ => return Err(FieldsError::NotAMap("a scalar")),
     };
     let mut part = Part::default();
-    part.below.nodes.reserve_exact(fields.len());
+    let mut nodes = Vec::with_capacity(fields.len());
     for (key, below) in fields {
         if key == "." {
             part.itself = true;
@@ -289,7 +296,15 @@ fn decode_node(fields: &Value) -> Result<Part, FieldsError> {
             Err(StepError::UnknownType) => continue,
             Err(error) => return Err(FieldsError::Step(error)),
         };
-        part.below.push(step, decode_node(below)?);
+        nodes.push((step, decode_node(below)?));
+    }
+    // The order of texts is not quite that of steps: numbers differ.
+    if !nodes.is_sorted_by(|left, right| left.0 <= right.0) {
+        nodes.sort_by(|left, right| left.0.cmp(&right.0));
+    }
+    part.below.nodes.reserve_exact(nodes.len());
+    for (step, below) in nodes {
+        part.below.push(step, below);
     }
     part.itself |= part.below.is_empty();
     Ok(part)

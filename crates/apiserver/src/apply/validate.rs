@@ -69,9 +69,13 @@ impl Misfits {
     }
 }
 
+/// Misfits that are reported, and the bytes of their texts; the one that goes beyond is the last one.
+const MOST_MISFITS: usize = 1_000;
+const MOST_MISFIT_BYTES: usize = 1 << 20;
+
 /// Checks a whole object.
 pub(super) fn check(value: &Value, shape: Shape<'_>, duplicates: Duplicates) -> Result<(), Misfits> {
-    let mut checker = Checker { duplicates, misfits: Vec::new() };
+    let mut checker = Checker { duplicates, misfits: Vec::new(), room: MOST_MISFIT_BYTES };
     checker.visit(value, shape, &Place::Root);
     if checker.misfits.is_empty() { Ok(()) } else { Err(Misfits(checker.misfits)) }
 }
@@ -79,6 +83,8 @@ pub(super) fn check(value: &Value, shape: Shape<'_>, duplicates: Duplicates) -> 
 struct Checker {
     duplicates: Duplicates,
     misfits: Vec<Misfit>,
+    /// Bytes that are left for the texts of misfits.
+    room: usize,
 }
 
 /// The way to a value. It is a path only for those who have to name it, which on a good object is nobody.
@@ -104,8 +110,14 @@ impl Place<'_> {
 }
 
 impl Checker {
+    /// Notes a misfit unless there is no room: a path repeats the keys of all items above it.
     fn report(&mut self, place: &Place<'_>, message: String) {
-        self.misfits.push(Misfit { path: place.path(), message });
+        if self.misfits.len() >= MOST_MISFITS || self.room == 0 {
+            return;
+        }
+        let misfit = Misfit { path: place.path(), message };
+        self.room = self.room.saturating_sub(misfit.to_string().len());
+        self.misfits.push(misfit);
     }
 
     fn visit(&mut self, value: &Value, shape: Shape<'_>, place: &Place<'_>) {

@@ -10,6 +10,12 @@ use crate::request::{Refusal, go_quote, go_quote_list};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
+/// Combinations of verb, group, resource and name that one write may grant where each has to be compared with what the
+/// user holds. A rule of four lists names as many as the product of their lengths.
+const MOST_PIECES: usize = 20_000;
+/// Rights that a refusal names.
+const MOST_MISSING: usize = 1_000;
+
 /// A role or a binding about to be stored.
 #[derive(Debug, Clone, Copy)]
 pub struct RoleWrite<'a> {
@@ -90,11 +96,19 @@ fn keeps_rights(write: &RoleWrite<'_>) -> bool {
 }
 
 fn confirm_held(rbac: &Rbac, user: &User, namespace: &str, wanted: &[PolicyRule]) -> Result<(), String> {
+    let combinations = wanted.iter().map(PolicyRule::piece_count).fold(0, usize::saturating_add);
+    if combinations > MOST_PIECES {
+        return Err(format!(
+            "the rules name {combinations} combinations of verb, group, resource and name, and at most {MOST_PIECES} are \
+             compared with what the user holds"
+        ));
+    }
     let (held, unresolved) = rbac.rules_for(user, namespace);
     let missing: Vec<PolicyRule> = wanted
         .iter()
         .flat_map(PolicyRule::pieces)
         .filter(|piece| !held.iter().any(|rule| rule.covers(piece)))
+        .take(MOST_MISSING)
         .collect();
     if missing.is_empty() {
         return Ok(());

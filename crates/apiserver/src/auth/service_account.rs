@@ -1,6 +1,6 @@
 //! Service-account tokens: JSON web tokens signed with ES256, checked on every use against the objects they name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -192,8 +192,9 @@ impl TokenSigner {
         now: UnixSeconds,
     ) -> Result<(User, Vec<String>), TokenError> {
         let claims = self.read(token)?;
+        let known: BTreeSet<&String> = wanted.iter().collect();
         let common: Vec<String> =
-            claims.audiences.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
+            claims.audiences.iter().filter(|audience| known.contains(audience)).cloned().collect();
         if common.is_empty() {
             return Err(TokenError::Audience { token: claims.audiences, wanted: wanted.to_vec() });
         }

@@ -2,16 +2,20 @@
 
 use serde_json::{Value, json};
 
+use super::prepared::{PATTERNS_BYTES, pattern_bytes};
 use super::rule::Rule;
 use crate::keys::APPROVED;
 use crate::kinds::meta;
 use crate::kinds::{
     Column, DeleteAnswer, Finalizers, Missing, NameRule, Policy, Rules, Scope, Timestamp, Versionless, read,
 };
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Keys that tell the items of one list apart: each item is looked up by all of them.
+const MOST_LIST_KEYS: usize = 64;
 
 /// The rules of the kind.
 pub(crate) const RULES: &dyn Rules = &DefinitionRules;
@@ -113,14 +117,14 @@ impl Rules for DefinitionRules {
         }
     }
 
-    fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, object: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(object, &self.policy());
         errors.extend(validate_names(object));
         errors.extend(validate_versions(object));
         errors
     }
 
-    fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, object: &Value, old: &Value) -> FieldErrors {
         let mut errors = validate_names(object);
         errors.extend(validate_versions(object));
         for (pointer, field) in [
@@ -136,8 +140,8 @@ impl Rules for DefinitionRules {
         errors
     }
 
-    fn validate_status_update(&self, _object: &Value, _old: &Value) -> Vec<FieldError> {
-        Vec::new()
+    fn validate_status_update(&self, _object: &Value, _old: &Value) -> FieldErrors {
+        FieldErrors::new()
     }
 
     fn next_generation(&self, object: &Value, old: &Value) -> Option<i64> {
@@ -146,8 +150,8 @@ impl Rules for DefinitionRules {
     }
 }
 
-fn validate_names(object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_names(object: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let (group, plural) = (read::text(object, "/spec/group"), read::text(object, "/spec/names/plural"));
     if read::name(object) != format!("{plural}.{group}") {
         let detail = "must be spec.names.plural+\".\"+spec.group";
@@ -183,8 +187,9 @@ fn validate_names(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_versions(object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_versions(object: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut left = PATTERNS_BYTES;
     let versions = read::list(object, "/spec/versions");
     if versions.is_empty() {
         errors.push(FieldError::required("spec.versions", "must have at least one version"));
@@ -211,7 +216,7 @@ fn validate_versions(object: &Value) -> Vec<FieldError> {
                     let found = read::text(schema, "/type");
                     errors.push(FieldError::invalid(format!("{field}.type"), found, "must be object at the root"));
                 }
-                validate_schema(schema, &field, &mut errors);
+                validate_schema(schema, &field, &mut errors, &mut left);
             }
         }
     }
@@ -219,19 +224,19 @@ fn validate_versions(object: &Value) -> Vec<FieldError> {
 }
 
 /// What must be understood to serve objects by a schema: its types, patterns and rules.
-fn validate_schema(schema: &Value, field: &str, errors: &mut Vec<FieldError>) {
+fn validate_schema(schema: &Value, field: &str, errors: &mut FieldErrors, left: &mut usize) {
+    if errors.is_full() {
+        return;
+    }
     let untyped = read::text(schema, "/type").is_empty();
     let free = schema["x-kubernetes-int-or-string"] == true || super::prune::preserves(schema);
     if untyped && !free {
         errors.push(FieldError::required(format!("{field}.type"), "must not be empty for specified object fields"));
     }
-    let pattern = read::text(schema, "/pattern");
-    if let Err(error) = super::validate::pattern(pattern) {
-        let detail = match error {
-            regex::Error::CompiledTooBig(_) => "is too large a regular expression for this server",
-            _ => "must be a valid regular expression",
-        };
-        errors.push(FieldError::invalid(format!("{field}.pattern"), pattern, detail));
+    errors.extend(validate_pattern(read::text(schema, "/pattern"), field, left));
+    let keys = read::list(schema, "/x-kubernetes-list-map-keys").len();
+    if keys > MOST_LIST_KEYS {
+        errors.push(FieldError::too_many(format!("{field}.x-kubernetes-list-map-keys"), keys, MOST_LIST_KEYS));
     }
     for (index, declared) in read::list(schema, "/x-kubernetes-validations").iter().enumerate() {
         let rule = read::text(declared, "/rule");
@@ -241,11 +246,36 @@ fn validate_schema(schema: &Value, field: &str, errors: &mut Vec<FieldError>) {
         }
     }
     for (name, schema) in read::entries(schema, "/properties") {
-        validate_schema(schema, &format!("{field}.properties[{name}]"), errors);
+        validate_schema(schema, &format!("{field}.properties[{name}]"), errors, left);
     }
     for key in ["items", "additionalProperties"] {
         if let Some(schema) = schema.get(key).filter(|schema| schema.is_object()) {
-            validate_schema(schema, &format!("{field}.{key}"), errors);
+            validate_schema(schema, &format!("{field}.{key}"), errors, left);
         }
     }
+}
+
+/// A pattern must be one, and all patterns of a definition must fit into the room for them. `left` is what is left of it;
+/// after the first pattern that does not fit, further ones are not compiled.
+fn validate_pattern(pattern: &str, field: &str, left: &mut usize) -> Option<FieldError> {
+    let field = format!("{field}.pattern");
+    if pattern.is_empty() || *left == 0 {
+        return None;
+    }
+    let bytes = match pattern_bytes(pattern) {
+        Ok(bytes) => bytes,
+        Err(regex::Error::CompiledTooBig(_)) => {
+            return Some(FieldError::invalid(field, pattern, "is too large a regular expression for this server"));
+        }
+        Err(_) => return Some(FieldError::invalid(field, pattern, "must be a valid regular expression")),
+    };
+    let fits = left.checked_sub(bytes);
+    *left = fits.unwrap_or_default();
+    fits.is_none().then(|| {
+        let detail = format!(
+            "the regular expressions of a definition may have at most {PATTERNS_BYTES} bytes together when they are \
+             compiled, and with this one they have more"
+        );
+        FieldError::invalid(field, pattern, detail)
+    })
 }

@@ -8,10 +8,10 @@ mod columns;
 mod defaults;
 mod definition;
 mod openapi;
+mod prepared;
 mod prune;
 mod rule;
 mod snapshots;
-mod trail;
 mod validate;
 
 #[cfg(test)]
@@ -24,6 +24,8 @@ pub(crate) use snapshots::definitions as snapshot_definitions;
 
 use serde_json::{Value, json};
 
+use prepared::Schema;
+
 use crate::catalog::{Nature, Resource, Subresource};
 use crate::kinds::meta;
 use crate::kinds::{
@@ -31,7 +33,7 @@ use crate::kinds::{
 };
 use crate::schema::decode::{self, DecodeError, Problem};
 use crate::schema::tables::meta::OBJECT_META;
-use crate::status::FieldError;
+use crate::status::FieldErrors;
 
 /// Where definitions are stored.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
@@ -41,7 +43,7 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 /// One version of a definition: how its objects behave.
 #[derive(Debug)]
 pub struct Custom {
-    schema: Value,
+    schema: Schema,
     scope: Scope,
     status: StatusEndpoint,
     columns: Vec<PrinterColumn>,
@@ -130,7 +132,9 @@ impl Custom {
         let stored = read::list(definition, "/spec/versions").iter().find(|version| read::flag(version, "/storage"));
         let stored = stored.map(|version| read::text(version, "/name")).unwrap_or_default();
         Self {
-            schema: version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({"type": "object"})),
+            schema: Schema::new(
+                version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({"type": "object"})),
+            ),
             scope: match read::text(definition, "/spec/scope") {
                 "Namespaced" => Scope::Namespaced,
                 _ => Scope::Cluster,
@@ -150,7 +154,7 @@ impl Custom {
     }
 
     pub(crate) fn schema(&self) -> &Value {
-        &self.schema
+        &self.schema.raw
     }
 
     pub(crate) fn selectable(&self) -> &[String] {
@@ -175,7 +179,7 @@ impl Custom {
 
     /// Drops what the schema does not know and normalises metadata; says what was dropped.
     pub(crate) fn decode(&self, mut object: Value) -> Result<(Value, Vec<Problem>), DecodeError> {
-        let mut problems = prune::prune(&self.schema, &mut object);
+        let mut problems = prune::prune(&self.schema.raw, &mut object);
         if let Some(metadata) = object.get_mut("metadata") {
             let decoded = decode::from_value(&OBJECT_META, metadata.take())?;
             *metadata = decoded.object;
@@ -254,17 +258,17 @@ impl Rules for Custom {
         }
     }
 
-    fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, object: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(object, &self.policy());
         errors.extend(validate::validate(&self.schema, object, None));
         errors
     }
 
-    fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, object: &Value, old: &Value) -> FieldErrors {
         validate::validate(&self.schema, object, Some(old))
     }
 
-    fn validate_status_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, object: &Value, old: &Value) -> FieldErrors {
         validate::validate(&self.schema, object, Some(old))
     }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::trail::Trail;
 use crate::schema::decode::Problem;
+use crate::schema::trail::Trail;
 
 /// Fields that every object has, whatever its schema says.
 const ALWAYS: [&str; 3] = ["apiVersion", "kind", "metadata"];

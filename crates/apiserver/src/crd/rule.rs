@@ -1,6 +1,9 @@
 //! The part of the rule language that storage definitions use: comparisons, `has`, `size`, and their combinations over
 //! `self` and `oldSelf`. What cannot be read is refused when the definition is written.
 
+use std::borrow::Cow;
+use std::cell::Cell;
+
 use serde_json::Value;
 
 /// A rule that was understood.
@@ -50,6 +53,14 @@ enum Subject {
 pub(super) struct Subjects<'a> {
     pub(super) new: &'a Value,
     pub(super) old: Option<&'a Value>,
+    /// Steps that rules may still take; at zero their answers count for nothing.
+    pub(super) steps: &'a Cell<usize>,
+}
+
+impl Subjects<'_> {
+    fn step(&self, count: usize) {
+        self.steps.set(self.steps.get().saturating_sub(count));
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +72,8 @@ enum Token {
 }
 
 const SIGNS: [&str; 15] = ["||", "&&", "==", "!=", "<=", ">=", "<", ">", "!", "(", ")", ".", ",", "[", "]"];
+/// Bytes of compared values that count as one step.
+const STEP_BYTES: usize = 32;
 /// Deeper rules are refused: they are read by recursion.
 const DEPTH: usize = 64;
 
@@ -253,22 +266,31 @@ impl Rule {
     }
 
     pub(super) fn holds(&self, about: Subjects<'_>) -> bool {
+        about.step(1);
+        if about.steps.get() == 0 {
+            return true;
+        }
         match self {
             Self::Or(rules) => rules.iter().any(|rule| rule.holds(about)),
             Self::And(rules) => rules.iter().all(|rule| rule.holds(about)),
             Self::Not(rule) => !rule.holds(about),
             Self::Has(path) => path.find(about).is_some(),
-            Self::Holds(operand) => operand.value(about) == Some(Value::Bool(true)),
+            Self::Holds(operand) => operand.value(about).as_deref() == Some(&Value::Bool(true)),
             Self::Compare(left, comparison, right) => {
                 let (left, right) = (left.value(about), right.value(about));
+                // Two values are compared at the cost of the smaller one.
+                let size = |value: &Option<Cow<'_, Value>>| value.as_deref().map_or(0, crate::patch::json::size);
+                about.step(size(&left).min(size(&right)) / STEP_BYTES);
                 match comparison {
                     Comparison::Equal => left == right,
                     Comparison::NotEqual => left != right,
-                    ordered => match (left.as_ref().and_then(Value::as_f64), right.as_ref().and_then(Value::as_f64)) {
-                        (Some(left), Some(right)) => ordered.holds(left, right),
-                        // Without two numbers the rule cannot hold.
-                        _ => false,
-                    },
+                    ordered => {
+                        match (left.as_deref().and_then(Value::as_f64), right.as_deref().and_then(Value::as_f64)) {
+                            (Some(left), Some(right)) => ordered.holds(left, right),
+                            // Without two numbers the rule cannot hold.
+                            _ => false,
+                        }
+                    }
                 }
             }
         }
@@ -299,17 +321,20 @@ impl Path {
 }
 
 impl Operand {
-    fn value(&self, about: Subjects<'_>) -> Option<Value> {
+    fn value<'a>(&'a self, about: Subjects<'a>) -> Option<Cow<'a, Value>> {
         match self {
-            Self::Path(path) => path.find(about).cloned(),
-            Self::Literal(value) => Some(value.clone()),
+            Self::Path(path) => path.find(about).map(Cow::Borrowed),
+            Self::Literal(value) => Some(Cow::Borrowed(value)),
             Self::Size(path) => path.find(about).map(|value| {
-                Value::from(match value {
-                    Value::String(text) => text.chars().count(),
+                Cow::Owned(Value::from(match value {
+                    Value::String(text) => {
+                        about.step(text.len() / STEP_BYTES);
+                        text.chars().count()
+                    }
                     Value::Array(items) => items.len(),
                     Value::Object(fields) => fields.len(),
                     _ => 0,
-                })
+                }))
             }),
         }
     }

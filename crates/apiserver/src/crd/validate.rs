@@ -1,20 +1,16 @@
 //! Validation of custom objects by their schema: types, required fields, bounds, formats of the kind that storage uses,
 //! and rules.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
 
-use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-use super::rule::{Rule, Subjects};
-use super::trail::Trail;
+use super::prepared::{MOST_STEPS, Node, Schema};
+use super::rule::Subjects;
+use crate::apply::Json;
 use crate::kinds::read;
-use crate::status::FieldError;
-
-/// Bytes of errors that are collected: more are not told. See [`crate::status::ApiError::invalid`].
-const ROOM: usize = 1 << 20;
-/// Bytes that a pattern may have when it is compiled: what makes it slow is how large it is.
-const PATTERN_BYTES: usize = 4 << 20;
+use crate::schema::trail::Trail;
+use crate::status::{FieldError, FieldErrors};
 
 /// A value with its path and, in an update, the value it replaces.
 struct Place<'a> {
@@ -23,43 +19,34 @@ struct Place<'a> {
     old: Option<&'a Value>,
 }
 
-/// What was found so far, and what was read of the schema: thousands of items share a pattern or a rule.
-struct Checks<'s> {
-    errors: Vec<FieldError>,
-    room: usize,
-    patterns: BTreeMap<&'s str, Option<Regex>>,
-    rules: BTreeMap<&'s str, Option<Rule>>,
+/// A part of a schema, as it was written and as it was prepared. What was not written allows everything.
+#[derive(Clone, Copy)]
+struct Part<'s> {
+    schema: &'s Value,
+    node: &'s Node,
 }
 
-impl<'s> Checks<'s> {
+/// What was found so far, and the steps that rules may still take.
+struct Checks {
+    errors: FieldErrors,
+    steps: Cell<usize>,
+}
+
+impl Checks {
     fn push(&mut self, error: FieldError) {
-        if self.room > 0 {
-            self.room = self.room.saturating_sub(error.size());
-            self.errors.push(error);
-        }
-    }
-
-    /// Definitions with a pattern that cannot be read are refused, so one that cannot be read here matches nothing.
-    fn matches(&mut self, text: &'s str, value: &str) -> bool {
-        let compiled = self.patterns.entry(text).or_insert_with(|| pattern(text).ok());
-        compiled.as_ref().is_some_and(|pattern| pattern.is_match(value))
-    }
-
-    /// The definition was refused if a rule cannot be read.
-    fn rule(&mut self, text: &'s str) -> Option<&Rule> {
-        self.rules.entry(text).or_insert_with(|| Rule::parse(text)).as_ref()
+        self.errors.push(error);
     }
 }
 
-/// Reads a pattern of a schema.
-pub(super) fn pattern(text: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(text).size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build()
-}
-
-pub(super) fn validate(schema: &Value, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let (patterns, rules) = (BTreeMap::new(), BTreeMap::new());
-    let mut checks = Checks { errors: Vec::new(), room: ROOM, patterns, rules };
-    check(schema, &Place { path: Trail::Root, value: object, old }, &mut checks);
+/// Checks an object, and what an update replaces.
+pub(super) fn validate(schema: &Schema, object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut checks = Checks { errors: FieldErrors::new(), steps: Cell::new(MOST_STEPS) };
+    let root = Part { schema: &schema.raw, node: &schema.root };
+    check(root, &Place { path: Trail::Root, value: object, old }, &mut checks);
+    if checks.steps.get() == 0 {
+        let detail = format!("the rules of the definition take more than {MOST_STEPS} steps for this object");
+        return FieldError::forbidden("", detail).into();
+    }
     checks.errors
 }
 
@@ -75,27 +62,29 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn check<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>) {
-    let full = errors.room == 0;
-    if full || (place.value.is_null() && schema["nullable"] == true) {
+fn check(part: Part<'_>, place: &Place<'_>, errors: &mut Checks) {
+    let schema = part.schema;
+    let done = errors.errors.is_full() || errors.steps.get() == 0;
+    if done || (place.value.is_null() && schema["nullable"] == true) {
         return;
     }
-    if !fits(schema, place, errors) {
+    if !fits(part, place, errors) {
         return;
     }
     match place.value {
-        Value::Object(_) => check_object(schema, place, errors),
-        Value::Array(_) => check_array(schema, place, errors),
-        Value::String(text) => check_text(schema, place.path, text, errors),
-        Value::Number(_) => check_number(schema, place, errors),
+        Value::Object(_) => check_object(part, place, errors),
+        Value::Array(_) => check_array(part, place, errors),
+        Value::String(text) => check_text(part, place.path, text, errors),
+        Value::Number(_) => check_number(part, place, errors),
         Value::Null | Value::Bool(_) => {}
     }
-    check_enum(schema, place, errors);
-    check_rules(schema, place, errors);
+    check_enum(part, place, errors);
+    check_rules(part, place, errors);
 }
 
 /// Whether the value has the type the schema wants; nothing else about it is worth saying if not.
-fn fits<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>) -> bool {
+fn fits(part: Part<'_>, place: &Place<'_>, errors: &mut Checks) -> bool {
+    let schema = part.schema;
     let found = type_of(place.value);
     if schema["x-kubernetes-int-or-string"] == true {
         if ["integer", "string"].contains(&found) {
@@ -114,11 +103,12 @@ fn fits<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>) -> bo
     fits
 }
 
-fn check_object<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>) {
+fn check_object(part: Part<'_>, place: &Place<'_>, errors: &mut Checks) {
+    let schema = part.schema;
     for name in read::texts(schema, "/required") {
         if place.value.get(name).is_none() {
             errors.push(FieldError::required(Trail::Field(&place.path, name).to_string(), ""));
-            if errors.room == 0 {
+            if errors.errors.is_full() {
                 return;
             }
         }
@@ -135,16 +125,17 @@ fn check_object<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s
         if matches!(place.path, Trail::Root) && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
             continue;
         }
-        let declared = properties.and_then(|properties| properties.get(name));
-        let additional = schema.get("additionalProperties").filter(|schema| schema.is_object());
-        if let Some(schema) = declared.or(additional) {
+        let declared = properties.and_then(|all| all.get(name)).zip(part.node.properties.get(name));
+        let additional = schema.get("additionalProperties").zip(part.node.additional.as_deref());
+        if let Some((schema, node)) = declared.or(additional) {
             let old = place.old.and_then(|old| old.get(name));
-            check(schema, &Place { path: Trail::Field(&place.path, name), value, old }, errors);
+            check(Part { schema, node }, &Place { path: Trail::Field(&place.path, name), value, old }, errors);
         }
     }
 }
 
-fn check_array<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>) {
+fn check_array(part: Part<'_>, place: &Place<'_>, errors: &mut Checks) {
+    let schema = part.schema;
     let items = place.value.as_array().map(Vec::as_slice).unwrap_or_default();
     let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
     if let Some(least) = read::number(schema, "/minItems").filter(|least| count < *least) {
@@ -154,13 +145,19 @@ fn check_array<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>
     if let Some(most) = read::number(schema, "/maxItems").filter(|most| count > *most) {
         errors.push(FieldError::too_many(place.path.to_string(), items.len(), usize::try_from(most).unwrap_or(0)));
     }
+    let Some(node) = part.node.items.as_deref() else { return };
     for (index, value) in items.iter().enumerate() {
         // Items of a list have no old value: nothing says which one is which.
-        check(&schema["items"], &Place { path: Trail::Item(&place.path, index), value, old: None }, errors);
+        check(
+            Part { schema: &schema["items"], node },
+            &Place { path: Trail::Item(&place.path, index), value, old: None },
+            errors,
+        );
     }
 }
 
-fn check_text<'s>(schema: &'s Value, path: Trail<'_>, text: &str, errors: &mut Checks<'s>) {
+fn check_text(part: Part<'_>, path: Trail<'_>, text: &str, errors: &mut Checks) {
+    let schema = part.schema;
     let told = || path.to_string();
     let count = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(least) = read::number(schema, "/minLength").filter(|least| count < *least) {
@@ -171,7 +168,7 @@ fn check_text<'s>(schema: &'s Value, path: Trail<'_>, text: &str, errors: &mut C
         errors.push(FieldError::too_long(told(), usize::try_from(most).unwrap_or(0)));
     }
     let pattern = read::text(schema, "/pattern");
-    if !pattern.is_empty() && !errors.matches(pattern, text) {
+    if !part.node.matches(text) {
         errors.push(FieldError::invalid(told(), text, format!("{path} in body should match '{pattern}'")));
     }
     if read::text(schema, "/format") == "date-time" && crate::kinds::Timestamp::parse(text).is_none() {
@@ -180,7 +177,8 @@ fn check_text<'s>(schema: &'s Value, path: Trail<'_>, text: &str, errors: &mut C
     }
 }
 
-fn check_number<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>) {
+fn check_number(part: Part<'_>, place: &Place<'_>, errors: &mut Checks) {
+    let schema = part.schema;
     let number = place.value.as_f64().unwrap_or_default();
     let (path, value) = (place.path, place.value.clone());
     if let Some(least) = schema["minimum"].as_f64() {
@@ -201,9 +199,10 @@ fn check_number<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s
     }
 }
 
-fn check_enum<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>) {
+fn check_enum(part: Part<'_>, place: &Place<'_>, errors: &mut Checks) {
+    let schema = part.schema;
     let Some(allowed) = schema.get("enum").and_then(Value::as_array) else { return };
-    if !allowed.contains(place.value) {
+    if !part.node.allowed.as_ref().is_some_and(|allowed| allowed.contains(&Json(place.value.clone()))) {
         let shown: Vec<String> =
             allowed.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
         let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
@@ -211,14 +210,15 @@ fn check_enum<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>)
     }
 }
 
-fn check_rules<'s>(schema: &'s Value, place: &Place<'_>, errors: &mut Checks<'s>) {
-    for declared in read::list(schema, "/x-kubernetes-validations") {
+fn check_rules(part: Part<'_>, place: &Place<'_>, errors: &mut Checks) {
+    let schema = part.schema;
+    for (declared, rule) in read::list(schema, "/x-kubernetes-validations").iter().zip(&part.node.rules) {
         let text = read::text(declared, "/rule");
-        let Some(rule) = errors.rule(text) else { continue };
+        let Some(rule) = rule else { continue };
         if rule.is_about_change() && place.old.is_none() {
             continue;
         }
-        if !rule.holds(Subjects { new: place.value, old: place.old }) {
+        if !rule.holds(Subjects { new: place.value, old: place.old, steps: &errors.steps }) {
             let message = match read::text(declared, "/message") {
                 "" => format!("failed rule: {text}"),
                 message => message.to_owned(),

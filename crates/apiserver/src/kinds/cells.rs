@@ -4,7 +4,7 @@ use super::age;
 use super::read::{annotation, deleting, present, text, texts};
 use super::time::Timestamp;
 use crate::schema::quantity::{MILLI, Quantity};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 /// One column of a table.
@@ -140,11 +140,11 @@ pub(crate) fn validate_not_negative(value: &Value, field: &str) -> Option<FieldE
 }
 
 /// Modes that exist, `ReadWriteOncePod` alone.
-pub(crate) fn validate_access_modes(spec: &Value, field: &str) -> Vec<FieldError> {
+pub(crate) fn validate_access_modes(spec: &Value, field: &str) -> FieldErrors {
     const SUPPORTED: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     let modes = texts(spec, "/accessModes");
     let unknown = modes.iter().filter(|mode| !SUPPORTED.contains(mode));
-    let mut errors: Vec<FieldError> = unknown.map(|mode| FieldError::not_supported(field, *mode, &SUPPORTED)).collect();
+    let mut errors: FieldErrors = unknown.map(|mode| FieldError::not_supported(field, *mode, &SUPPORTED)).collect();
     let known_others = modes.iter().any(|mode| *mode != "ReadWriteOncePod" && SUPPORTED.contains(mode));
     if known_others && modes.contains(&"ReadWriteOncePod") {
         errors.push(FieldError::forbidden(field, "may not use ReadWriteOncePod with other access modes"));

@@ -12,7 +12,7 @@ use super::read::{
 use super::time::Timestamp;
 use super::{Policy, Rules, golang, meta, names};
 use crate::schema::quantity::{Format, Quantity};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 const REQUEST: &str = "/spec/resources/requests/storage";
@@ -88,13 +88,13 @@ impl Rules for ClaimRules {
         settle_data_source(claim, Some(old));
     }
 
-    fn validate_create(&self, claim: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, claim: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(claim, &self.policy());
         errors.extend(validate_spec(&claim["spec"], "spec", ApiGroups::Checked));
         errors
     }
 
-    fn validate_update(&self, claim: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, claim: &Value, old: &Value) -> FieldErrors {
         let groups = api_groups(old);
         let mut errors = meta::validate_core_update(claim, old);
         errors.extend(meta::validate_create(claim, &self.policy()));
@@ -108,7 +108,7 @@ impl Rules for ClaimRules {
         errors
     }
 
-    fn validate_status_update(&self, claim: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, claim: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(claim, old);
         if list(claim, "/spec/accessModes").is_empty() {
             errors.push(FieldError::required("Spec.accessModes", ""));
@@ -190,8 +190,8 @@ fn api_groups(old: &Value) -> ApiGroups {
 }
 
 /// The spec of a claim or of a claim template.
-pub(crate) fn validate_spec(spec: &Value, field: &str, groups: ApiGroups) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(crate) fn validate_spec(spec: &Value, field: &str, groups: ApiGroups) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if list(spec, "/accessModes").is_empty() {
         errors.push(FieldError::required(format!("{field}.accessModes"), "at least 1 access mode is required"));
     }
@@ -216,15 +216,15 @@ pub(crate) fn validate_spec(spec: &Value, field: &str, groups: ApiGroups) -> Vec
     errors
 }
 
-fn validate_class_name(spec: &Value, name: &str, field: &str) -> Vec<FieldError> {
+fn validate_class_name(spec: &Value, name: &str, field: &str) -> FieldErrors {
     match text(spec, &format!("/{name}")) {
-        "" => Vec::new(),
+        "" => FieldErrors::new(),
         class => invalid_each(&format!("{field}.{name}"), class, names::subdomain(class)),
     }
 }
 
-fn validate_data_source(reference: &Value, field: &str, groups: ApiGroups) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_data_source(reference: &Value, field: &str, groups: ApiGroups) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for part in ["name", "kind"] {
         if text(reference, &format!("/{part}")).is_empty() {
             errors.push(FieldError::required(format!("{field}.{part}"), ""));
@@ -257,8 +257,8 @@ fn validate_sources_agree(spec: &Value, field: &str) -> Option<FieldError> {
 }
 
 /// The spec may not change but for what binding, classes and resizing need.
-fn validate_frozen(claim: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_frozen(claim: &Value, old: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut spec = claim["spec"].clone();
     let mut before = old["spec"].clone();
     if text(&before, "/volumeName").is_empty() {
@@ -346,9 +346,9 @@ fn validate_attributes_class(claim: &Value, old: &Value) -> Option<FieldError> {
     Some(FieldError::forbidden("spec.volumeAttributesClassName", detail))
 }
 
-fn validate_resize_states(claim: &Value) -> Vec<FieldError> {
+fn validate_resize_states(claim: &Value) -> FieldErrors {
     const FIELD: &str = "status.allocatedResourceStatuses";
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (resource, state) in entries(claim, "/status/allocatedResourceStatuses") {
         errors.extend(validate_resource(resource, FIELD));
         if !state.as_str().is_some_and(|state| RESIZE_STATES.contains(&state)) {
@@ -362,11 +362,11 @@ fn validate_resize_states(claim: &Value) -> Vec<FieldError> {
 }
 
 /// A resource of a claim's status: storage, or something that does not belong to Kubernetes.
-fn validate_resource(resource: &str, field: &str) -> Vec<FieldError> {
+fn validate_resource(resource: &str, field: &str) -> FieldErrors {
     let errors = invalid_each(field, resource, names::qualified(resource));
     let native = !resource.contains('/') || resource.contains(crate::keys::NATIVE_PART);
     if errors.is_empty() && native && resource != "storage" {
-        return vec![FieldError::not_supported(field, resource, &["storage"])];
+        return FieldError::not_supported(field, resource, &["storage"]).into();
     }
     errors
 }

@@ -7,9 +7,9 @@ use super::read::{copy, flag, list, name, number, present, remove, set, set_defa
 use super::time::Timestamp;
 use super::volume_source::validate_driver_name;
 use super::{DeleteAnswer, Policy, Rules, Versionless, golang, meta, names};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const DRIVER_COLUMNS: &[Column] = &[
     NAME,
@@ -72,13 +72,13 @@ impl Rules for DriverRules {
         }
     }
 
-    fn validate_create(&self, driver: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, driver: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(driver, &self.policy());
         errors.extend(validate_driver(driver));
         errors
     }
 
-    fn validate_update(&self, driver: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, driver: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(driver, old);
         errors.extend(validate_driver(driver));
         // The first path is misspelt in the reference (fact 18).
@@ -112,8 +112,8 @@ impl Rules for DriverRules {
     }
 }
 
-fn validate_driver(driver: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_driver(driver: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     errors.extend(validate_choice(driver, "/spec/fsGroupPolicy", "spec.fsGroupPolicy", &POLICIES));
     errors.extend(validate_tokens(driver));
     for mode in texts(driver, "/spec/volumeLifecycleModes") {
@@ -133,8 +133,8 @@ fn validate_driver(driver: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_tokens(driver: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_tokens(driver: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut audiences = BTreeSet::new();
     for (index, request) in list(driver, "/spec/tokenRequests").iter().enumerate() {
         let field = format!("spec.tokenRequests[{index}]");
@@ -180,7 +180,7 @@ impl Rules for NodeRules {
         }
     }
 
-    fn validate_create(&self, node: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, node: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(node, &self.policy());
         let mut names_seen = BTreeSet::new();
         for (index, driver) in list(node, "/spec/drivers").iter().enumerate() {
@@ -195,10 +195,15 @@ impl Rules for NodeRules {
         errors
     }
 
-    fn validate_update(&self, node: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, node: &Value, old: &Value) -> FieldErrors {
         let mut errors = self.validate_create(node);
+        let mut by_name: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+        for driver in list(node, "/spec/drivers") {
+            by_name.entry(text(driver, "/name")).or_default().push(driver);
+        }
+        // Names are unique in what is stored, so that each new driver is compared once.
         for before in list(old, "/spec/drivers") {
-            for driver in list(node, "/spec/drivers").iter().filter(|driver| driver["name"] == before["name"]) {
+            for driver in by_name.remove(text(before, "/name")).unwrap_or_default() {
                 let (mut driver, mut before) = (driver.clone(), before.clone());
                 // How many volumes fit may change while the driver runs.
                 remove(&mut driver, "/allocatable");
@@ -213,7 +218,7 @@ impl Rules for NodeRules {
     }
 }
 
-fn validate_node_driver(driver: &Value, field: &str) -> Vec<FieldError> {
+fn validate_node_driver(driver: &Value, field: &str) -> FieldErrors {
     let mut errors = validate_driver_name(text(driver, "/name"), &format!("{field}.name"));
     match text(driver, "/nodeID") {
         "" => errors.push(FieldError::required(format!("{field}.nodeID"), "")),
@@ -230,8 +235,8 @@ fn validate_node_driver(driver: &Value, field: &str) -> Vec<FieldError> {
 }
 
 /// Complaints about keys name the driver, not the key.
-fn validate_topology_keys(driver: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_topology_keys(driver: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut seen = BTreeSet::new();
     for key in texts(driver, "/topologyKeys") {
         if key.is_empty() {
@@ -261,7 +266,7 @@ impl Rules for CapacityRules {
         cells::plain_row(capacity)
     }
 
-    fn validate_create(&self, capacity: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, capacity: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(capacity, &self.policy());
         if let Some(topology) = present(capacity, "/nodeTopology") {
             errors.extend(validate_selector(topology, "nodeTopology"));
@@ -274,7 +279,7 @@ impl Rules for CapacityRules {
         errors
     }
 
-    fn validate_update(&self, capacity: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, capacity: &Value, old: &Value) -> FieldErrors {
         let mut errors = self.validate_create(capacity);
         errors.extend(meta::validate_core_update(capacity, old));
         for field in ["nodeTopology", "storageClassName"] {

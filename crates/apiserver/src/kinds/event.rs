@@ -9,7 +9,7 @@ use super::read::{
 };
 use super::time::Timestamp;
 use super::{DeleteAnswer, Missing, Policy, Rules, meta, names};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::Value;
 
 const COLUMNS: &[Column] = &[
@@ -91,11 +91,11 @@ impl Rules for CoreEventRules {
         core_row(event, now)
     }
 
-    fn validate_create(&self, event: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, event: &Value) -> FieldErrors {
         validate_core(event, "reportingComponent")
     }
 
-    fn validate_update(&self, event: &Value, _old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, event: &Value, _old: &Value) -> FieldErrors {
         validate_core(event, "reportingComponent")
     }
 }
@@ -116,7 +116,7 @@ impl Rules for EventRules {
         core_row(&to_core(event), now)
     }
 
-    fn validate_create(&self, event: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, event: &Value) -> FieldErrors {
         let core = to_core(event);
         let mut errors = validate_core(&core, "reportingController");
         errors.extend(meta::validate_create(event, &self.policy()));
@@ -142,7 +142,7 @@ impl Rules for EventRules {
         errors
     }
 
-    fn validate_update(&self, event: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, event: &Value, old: &Value) -> FieldErrors {
         const FIXED: [(&str, &str); 13] = [
             ("involvedObject", "involvedObject"),
             ("reason", "reason"),
@@ -175,8 +175,8 @@ impl Rules for EventRules {
 }
 
 /// What both groups ask of an event in the core view. `controller` is the group's name of the reporting controller.
-fn validate_core(event: &Value, controller: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_core(event: &Value, controller: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let (own, involved) = (namespace(event), text(event, "/involvedObject/namespace"));
     let new_style = present(event, "/eventTime").is_some();
     let agree = match (involved, new_style) {
@@ -211,8 +211,8 @@ fn validate_length(value: &str, field: &str, most: usize) -> Option<FieldError> 
     (value.len() > most).then(|| FieldError::invalid(field, "", format!("can have at most {most} characters")))
 }
 
-fn validate_series(event: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_series(event: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if let Some(series) = present(event, "/series") {
         if number(series, "/count").unwrap_or(0) < 2 {
             errors.push(FieldError::invalid("series.count", "", "should be at least 2"));

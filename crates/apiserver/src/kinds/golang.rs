@@ -2,6 +2,7 @@
 //! appear, in the order of declaration, with absent pointers as `null`. Also the diff of two such prints.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A struct of the reference, as far as it is ever printed.
@@ -221,8 +222,19 @@ fn replaced(old: &[String], new: &[String]) -> Vec<Line> {
     kept_head.chain(removed).chain(added).chain(kept_tail).collect()
 }
 
-/// By the longest common sequence of lines.
+/// By the longest common sequence of lines. Each line gets a number first: lines may be long, and each is compared with
+/// every line of the other text.
 fn shortest(old: &[String], new: &[String]) -> Vec<Line> {
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let numbered: Vec<usize> = old
+        .iter()
+        .chain(new)
+        .map(|line| {
+            let next = numbers.len();
+            *numbers.entry(line.as_str()).or_insert(next)
+        })
+        .collect();
+    let (old, new) = numbered.split_at(old.len());
     let mut common = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
     for left in (0..old.len()).rev() {
         for right in (0..new.len()).rev() {

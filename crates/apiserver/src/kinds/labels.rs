@@ -3,12 +3,13 @@
 
 use super::names;
 use super::read::{entries, list, pairs, present, text, texts};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// The labels of the object at `pointer`; every complaint names the whole map `field`.
-pub(crate) fn validate_labels(object: &Value, pointer: &str, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(crate) fn validate_labels(object: &Value, pointer: &str, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (key, value) in pairs(object, pointer) {
         errors.extend(validate_key(key, field));
         errors.extend(invalid_each(field, value, names::label_value(value)));
@@ -16,17 +17,17 @@ pub(crate) fn validate_labels(object: &Value, pointer: &str, field: &str) -> Vec
     errors
 }
 
-pub(crate) fn validate_key(key: &str, field: &str) -> Vec<FieldError> {
+pub(crate) fn validate_key(key: &str, field: &str) -> FieldErrors {
     invalid_each(field, key, names::qualified(key))
 }
 
 /// One error per complaint about `value`.
-pub(crate) fn invalid_each(field: &str, value: &str, complaints: Vec<String>) -> Vec<FieldError> {
+pub(crate) fn invalid_each(field: &str, value: &str, complaints: Vec<String>) -> FieldErrors {
     complaints.into_iter().map(|complaint| FieldError::invalid(field, value, complaint)).collect()
 }
 
 /// A label selector with `matchLabels` and `matchExpressions`.
-pub(crate) fn validate_selector(selector: &Value, field: &str) -> Vec<FieldError> {
+pub(crate) fn validate_selector(selector: &Value, field: &str) -> FieldErrors {
     let mut errors = validate_labels(selector, "/matchLabels", &format!("{field}.matchLabels"));
     for (index, requirement) in list(selector, "/matchExpressions").iter().enumerate() {
         let field = format!("{field}.matchExpressions[{index}]");
@@ -36,8 +37,8 @@ pub(crate) fn validate_selector(selector: &Value, field: &str) -> Vec<FieldError
     errors
 }
 
-fn validate_requirement(requirement: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_requirement(requirement: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let values = list(requirement, "/values");
     match text(requirement, "/operator") {
         "In" | "NotIn" if values.is_empty() => {
@@ -57,7 +58,7 @@ fn validate_requirement(requirement: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-fn validate_values(requirement: &Value, field: &str) -> Vec<FieldError> {
+fn validate_values(requirement: &Value, field: &str) -> FieldErrors {
     let values = texts(requirement, "/values");
     let each = values.into_iter().enumerate();
     each.flat_map(|(index, value)| invalid_each(&format!("{field}.values[{index}]"), value, names::label_value(value)))
@@ -65,13 +66,13 @@ fn validate_values(requirement: &Value, field: &str) -> Vec<FieldError> {
 }
 
 /// The `required` part of a volume's node affinity: terms of expressions and field expressions.
-pub(crate) fn validate_node_selector(selector: &Value, field: &str) -> Vec<FieldError> {
+pub(crate) fn validate_node_selector(selector: &Value, field: &str) -> FieldErrors {
     let terms = list(selector, "/nodeSelectorTerms");
     let field = format!("{field}.nodeSelectorTerms");
     if terms.is_empty() {
-        return vec![FieldError::required(field, "must have at least one node selector term")];
+        return FieldError::required(field, "must have at least one node selector term").into();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (index, term) in terms.iter().enumerate() {
         for (place, requirement) in list(term, "/matchExpressions").iter().enumerate() {
             let field = format!("{field}[{index}].matchExpressions[{place}]");
@@ -85,8 +86,8 @@ pub(crate) fn validate_node_selector(selector: &Value, field: &str) -> Vec<Field
     errors
 }
 
-fn validate_node_requirement(requirement: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_node_requirement(requirement: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let values = list(requirement, "/values");
     match text(requirement, "/operator") {
         "In" | "NotIn" if values.is_empty() => {
@@ -111,8 +112,8 @@ fn validate_node_requirement(requirement: &Value, field: &str) -> Vec<FieldError
     errors
 }
 
-fn validate_node_field(requirement: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_node_field(requirement: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     match text(requirement, "/operator") {
         "In" | "NotIn" => {
             if list(requirement, "/values").len() != 1 {
@@ -141,8 +142,8 @@ fn validate_node_field(requirement: &Value, field: &str) -> Vec<FieldError> {
 pub(crate) type Topology = Map<String, Value>;
 
 /// One term of `allowedTopologies`.
-pub(crate) fn validate_topology(term: &Value, field: &str) -> (Topology, Vec<FieldError>) {
-    let (mut topology, mut errors) = (Topology::new(), Vec::new());
+pub(crate) fn validate_topology(term: &Value, field: &str) -> (Topology, FieldErrors) {
+    let (mut topology, mut errors) = (Topology::new(), FieldErrors::new());
     for (index, expression) in list(term, "/matchLabelExpressions").iter().enumerate() {
         let field = format!("{field}.matchLabelExpressions[{index}]");
         let key = text(expression, "/key");
@@ -150,8 +151,9 @@ pub(crate) fn validate_topology(term: &Value, field: &str) -> (Topology, Vec<Fie
         if values.is_empty() {
             errors.push(FieldError::required(format!("{field}.values"), ""));
         }
+        let mut seen = BTreeSet::new();
         for (place, value) in values.iter().enumerate() {
-            if values[..place].contains(value) {
+            if !seen.insert(*value) {
                 errors.push(FieldError::duplicate(format!("{field}.values[{place}]"), *value));
             }
         }
@@ -185,7 +187,7 @@ mod tests {
     #[test]
     fn a_selector_is_checked_by_operator_and_syntax() {
         let good = json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "x.io/k", "operator": "In", "values": ["v"]}]});
-        assert_eq!(validate_selector(&good, "spec.selector"), []);
+        assert!(validate_selector(&good, "spec.selector").is_empty());
         let cases = [
             (
                 json!({"key": "a", "operator": "In"}),

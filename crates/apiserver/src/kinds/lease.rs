@@ -4,7 +4,7 @@ use super::cells::{self, AGE, Column, NAME};
 use super::read::{name, number, remove, text};
 use super::time::Timestamp;
 use super::{DeleteAnswer, Finalizers, Missing, Policy, Rules, Versionless, meta};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::Value;
 
 const COLUMNS: &[Column] = &[NAME, Column::text("Holder", "Who holds the lease."), AGE];
@@ -39,13 +39,13 @@ impl Rules for LeaseRules {
         drop_coordinated_election(lease);
     }
 
-    fn validate_create(&self, lease: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, lease: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(lease, &self.policy());
         errors.extend(validate_spec(lease));
         errors
     }
 
-    fn validate_update(&self, lease: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, lease: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_update(lease, old);
         errors.extend(validate_spec(lease));
         errors
@@ -59,8 +59,8 @@ fn drop_coordinated_election(lease: &mut Value) {
     }
 }
 
-fn validate_spec(lease: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_spec(lease: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if let Some(seconds) = number(lease, "/spec/leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
         errors.push(FieldError::invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"));
     }

@@ -6,7 +6,7 @@ use super::labels::invalid_each;
 use super::read::{entries, items_mut, list, present, text};
 use super::time::Timestamp;
 use super::{Missing, Policy, Rules, meta, names};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl Rules for LimitRangeRules {
         }
     }
 
-    fn validate_create(&self, range: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, range: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(range, &self.policy());
         let mut types = BTreeSet::new();
         for (index, limit) in list(range, "/spec/limits").iter().enumerate() {
@@ -49,13 +49,13 @@ impl Rules for LimitRangeRules {
         errors
     }
 
-    fn validate_update(&self, range: &Value, _old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, range: &Value, _old: &Value) -> FieldErrors {
         self.validate_create(range)
     }
 }
 
-fn validate_limit(limit: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_limit(limit: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let bounds = ["/min/storage", "/max/storage"];
     let unbounded = bounds.iter().all(|bound| present(limit, bound).is_none());
     if text(limit, "/type") == "PersistentVolumeClaim" && unbounded {

@@ -4,13 +4,14 @@
 use super::labels::{invalid_each, total_size, validate_labels};
 use super::names::{self, Part};
 use super::read::{
-    copy, deleting, list, name, namespace, number, optional_text, pairs, present, remove, restore, same, set, text,
-    texts,
+    Ordered, copy, deleting, list, name, namespace, number, optional_text, pairs, present, remove, restore, same, set,
+    text, texts,
 };
 use super::time::Timestamp;
 use super::{Finalizers, Policy, Scope};
-use crate::status::{ApiError, FieldError, quote};
+use crate::status::{ApiError, FieldError, FieldErrors, quote};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// How much of a prefix a generated name keeps.
 const PREFIX: usize = 58;
@@ -123,12 +124,13 @@ pub enum Moment {
 pub fn deduplicate_owners(object: &mut Value, moment: Moment) -> Option<String> {
     let owners = list(object, "/metadata/ownerReferences");
     let mut kept: Vec<&Value> = Vec::new();
+    let mut seen: BTreeSet<Ordered<'_>> = BTreeSet::new();
     let mut duplicates: Vec<String> = Vec::new();
     for owner in owners {
-        if kept.contains(&owner) {
-            duplicates.push(text(owner, "/uid").into());
-        } else {
+        if seen.insert(Ordered(owner)) {
             kept.push(owner);
+        } else {
+            duplicates.push(text(owner, "/uid").into());
         }
     }
     if duplicates.is_empty() {
@@ -148,8 +150,8 @@ pub fn deduplicate_owners(object: &mut Value, moment: Moment) -> Option<String> 
 }
 
 /// The metadata of a new object, after the name was generated.
-pub(crate) fn validate_create(object: &Value, policy: &Policy) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(crate) fn validate_create(object: &Value, policy: &Policy) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let prefix = text(object, "/metadata/generateName");
     if !prefix.is_empty() {
         errors.extend(invalid_each("metadata.generateName", prefix, policy.names.complaints(prefix, Part::Prefix)));
@@ -173,17 +175,17 @@ pub(crate) fn validate_create(object: &Value, policy: &Policy) -> Vec<FieldError
     errors
 }
 
-fn validate_namespace(object: &Value, scope: Scope) -> Vec<FieldError> {
+fn validate_namespace(object: &Value, scope: Scope) -> FieldErrors {
     match (scope, namespace(object)) {
-        (Scope::Namespaced, "") => vec![FieldError::required("metadata.namespace", "")],
+        (Scope::Namespaced, "") => FieldError::required("metadata.namespace", "").into(),
         (Scope::Namespaced, namespace) => invalid_each("metadata.namespace", namespace, names::label(namespace)),
-        (Scope::Cluster, "") => Vec::new(),
-        (Scope::Cluster, _) => vec![FieldError::forbidden("metadata.namespace", "not allowed on this type")],
+        (Scope::Cluster, "") => FieldErrors::new(),
+        (Scope::Cluster, _) => FieldError::forbidden("metadata.namespace", "not allowed on this type").into(),
     }
 }
 
-fn validate_annotations(object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_annotations(object: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (key, _) in pairs(object, "/metadata/annotations") {
         errors.extend(invalid_each("metadata.annotations", key, names::qualified(&key.to_lowercase())));
     }
@@ -193,11 +195,17 @@ fn validate_annotations(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_owners(object: &Value) -> Vec<FieldError> {
+fn validate_owners(object: &Value) -> FieldErrors {
     const FIELD: &str = "metadata.ownerReferences";
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut controller: Option<String> = None;
+    // Each further controller is reported with the whole list, which is written once.
+    let mut whole_list: Option<FieldError> = None;
     for owner in list(object, "/metadata/ownerReferences") {
+        // The errors about a second controller show the whole list: no more of them are made than are reported.
+        if errors.is_full() {
+            return errors;
+        }
         let (version, kind) = (text(owner, "/apiVersion"), text(owner, "/kind"));
         if version.is_empty() || version.ends_with('/') || version.matches('/').count() > 1 {
             errors.push(FieldError::invalid(format!("{FIELD}.apiVersion"), version, "version must not be empty"));
@@ -219,7 +227,10 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
                          and {this}"
                     );
-                    errors.push(FieldError::invalid(FIELD, copy(object, "/metadata/ownerReferences"), detail));
+                    let whole_list = whole_list.get_or_insert_with(|| {
+                        FieldError::invalid(FIELD, copy(object, "/metadata/ownerReferences"), "")
+                    });
+                    errors.push(whole_list.with_detail(detail));
                 }
                 None => controller = Some(this),
             }
@@ -228,10 +239,10 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_finalizers(object: &Value) -> Vec<FieldError> {
+fn validate_finalizers(object: &Value) -> FieldErrors {
     const FIELD: &str = "metadata.finalizers";
     let finalizers = texts(object, "/metadata/finalizers");
-    let mut errors: Vec<FieldError> =
+    let mut errors: FieldErrors =
         finalizers.iter().flat_map(|name| invalid_each(FIELD, name, names::qualified(name))).collect();
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
@@ -241,7 +252,7 @@ fn validate_finalizers(object: &Value) -> Vec<FieldError> {
 }
 
 /// Names without a prefix are reserved for the three standard finalizers.
-fn validate_finalizers_qualified(object: &Value) -> Vec<FieldError> {
+fn validate_finalizers_qualified(object: &Value) -> FieldErrors {
     let finalizers = texts(object, "/metadata/finalizers");
     let each = finalizers.into_iter().enumerate();
     each.filter(|(_, name)| !name.contains('/') && !["orphan", "foregroundDeletion", "kubernetes"].contains(name))
@@ -253,8 +264,8 @@ fn validate_finalizers_qualified(object: &Value) -> Vec<FieldError> {
 }
 
 /// The metadata of an update, without the rule about finalizer names: every kind passes this once, most a second time.
-pub(crate) fn validate_update(object: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(crate) fn validate_update(object: &Value, old: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if deleting(old) {
         errors.extend(validate_no_new_finalizers(object, old));
     }
@@ -282,14 +293,14 @@ fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
 }
 
 /// As [`validate_update`], with the finalizer names: what the core kinds run.
-pub(crate) fn validate_core_update(object: &Value, old: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_core_update(object: &Value, old: &Value) -> FieldErrors {
     let mut errors = validate_update(object, old);
     errors.extend(validate_finalizers_qualified(object));
     errors
 }
 
 fn validate_no_new_finalizers(object: &Value, old: &Value) -> Option<FieldError> {
-    let before = texts(old, "/metadata/finalizers");
+    let before: BTreeSet<&str> = texts(old, "/metadata/finalizers").into_iter().collect();
     let mut added = texts(object, "/metadata/finalizers");
     added.retain(|name| !before.contains(name));
     added.sort_unstable();

@@ -47,7 +47,7 @@ pub use namespace::finalized as namespace_finalized;
 pub(crate) use storage_class::is_default as is_default_class;
 pub use time::Timestamp;
 
-use crate::status::{ApiError, FieldError, Resource};
+use crate::status::{ApiError, FieldErrors, Resource};
 use serde_json::Value;
 
 /// Where objects of a kind live.
@@ -148,12 +148,12 @@ pub trait Rules: Sync + std::fmt::Debug {
         read::restore(object, old, "/spec");
     }
 
-    fn validate_create(&self, object: &Value) -> Vec<FieldError>;
+    fn validate_create(&self, object: &Value) -> FieldErrors;
 
     /// The kind's own part; the metadata rules of every kind have run before.
-    fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError>;
+    fn validate_update(&self, object: &Value, old: &Value) -> FieldErrors;
 
-    fn validate_status_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, object: &Value, old: &Value) -> FieldErrors {
         meta::validate_core_update(object, old)
     }
 

@@ -5,7 +5,7 @@ use super::labels::invalid_each;
 use super::read::{deleting, insert, list, name, restore, set, set_default_text, text, texts};
 use super::time::Timestamp;
 use super::{NameRule, Policy, Rules, meta, names};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 const COLUMNS: &[Column] = &[NAME, Column::text("Status", "Whether the namespace is in use or being emptied."), AGE];
@@ -56,7 +56,7 @@ impl Rules for NamespaceRules {
         force_name_label(namespace);
     }
 
-    fn validate_create(&self, namespace: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, namespace: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(namespace, &self.policy());
         for finalizer in texts(namespace, "/spec/finalizers") {
             errors.extend(invalid_each("spec.finalizers", finalizer, names::qualified(finalizer)));
@@ -64,13 +64,13 @@ impl Rules for NamespaceRules {
         errors
     }
 
-    fn validate_update(&self, namespace: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, namespace: &Value, old: &Value) -> FieldErrors {
         let mut errors = self.validate_create(namespace);
         errors.extend(meta::validate_core_update(namespace, old));
         errors
     }
 
-    fn validate_status_update(&self, namespace: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, namespace: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(namespace, old);
         let (wanted, state) = if deleting(namespace) { ("Terminating", "not empty") } else { ("Active", "empty") };
         let phase = text(namespace, "/status/phase");

@@ -5,7 +5,7 @@ use super::labels::{invalid_each, validate_key};
 use super::read::{copy, entries, flag, list, name, pairs, present, restore, set, text, unchanged};
 use super::time::Timestamp;
 use super::{DeleteAnswer, Policy, Rules, meta, names};
-use crate::status::{FieldError, quote};
+use crate::status::{FieldError, FieldErrors, quote};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -67,14 +67,14 @@ impl Rules for NodeRules {
         restore(node, old, "/status");
     }
 
-    fn validate_create(&self, node: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, node: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(node, &self.policy());
         errors.extend(validate_taints(node));
         errors.extend(validate_resources(node));
         errors
     }
 
-    fn validate_update(&self, node: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, node: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(node, old);
         errors.extend(validate_taints(node));
         errors.extend(validate_resources(node));
@@ -89,7 +89,7 @@ impl Rules for NodeRules {
         errors
     }
 
-    fn validate_status_update(&self, node: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, node: &Value, old: &Value) -> FieldErrors {
         self.validate_update(node, old)
     }
 }
@@ -136,9 +136,9 @@ fn settle_ranges(node: &mut Value) {
 }
 
 /// The reference reports taints under `metadata`, where they once were.
-fn validate_taints(node: &Value) -> Vec<FieldError> {
+fn validate_taints(node: &Value) -> FieldErrors {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut seen = BTreeSet::new();
     for (index, taint) in list(node, "/spec/taints").iter().enumerate() {
         let field = format!("metadata.taints[{index}]");
@@ -163,8 +163,8 @@ fn validate_taints(node: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_resources(node: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_resources(node: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for list in ["capacity", "allocatable"] {
         for (resource, amount) in entries(node, &format!("/status/{list}")) {
             errors.extend(cells::validate_not_negative(amount, &format!("status.{list}.{resource}")));

@@ -12,7 +12,7 @@ use super::read::{
 use super::time::Timestamp;
 use super::volume_source::{self, Affinity};
 use super::{Policy, Rules, golang, meta, names};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 const MOUNT_OPTIONS: &str = crate::keys::BETA_MOUNT_OPTIONS;
@@ -118,14 +118,14 @@ impl Rules for VolumeRules {
         }
     }
 
-    fn validate_create(&self, volume: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, volume: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(volume, &self.policy());
         errors.extend(validate_spec(&volume["spec"], "spec", Use::Volume));
         errors.extend(validate_mount_options(volume));
         errors
     }
 
-    fn validate_update(&self, volume: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, volume: &Value, old: &Value) -> FieldErrors {
         let mut errors = self.validate_create(volume);
         // The reference checks the whole volume a second time; causes show it.
         errors.extend(meta::validate_create(volume, &self.policy()));
@@ -173,9 +173,9 @@ pub(crate) enum Use {
     Inline,
 }
 
-pub(crate) fn validate_spec(spec: &Value, field: &str, used: Use) -> Vec<FieldError> {
+pub(crate) fn validate_spec(spec: &Value, field: &str, used: Use) -> FieldErrors {
     let mut errors = match used {
-        Use::Volume => Vec::new(),
+        Use::Volume => FieldErrors::new(),
         Use::Inline => validate_inline_head(spec, field),
     };
     if list(spec, "/accessModes").is_empty() {
@@ -202,8 +202,8 @@ pub(crate) fn validate_spec(spec: &Value, field: &str, used: Use) -> Vec<FieldEr
     errors
 }
 
-fn validate_inline_head(spec: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_inline_head(spec: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let forbidden = "may not be specified in the context of inline volumes";
     if present(spec, "/claimRef").is_some() {
         errors.push(FieldError::forbidden(format!("{field}.claimRef"), forbidden));
@@ -218,8 +218,8 @@ fn validate_inline_head(spec: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-fn validate_capacity(spec: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_capacity(spec: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let field = format!("{field}.capacity");
     let capacity = entries(spec, "/capacity");
     if capacity.is_empty() {
@@ -246,15 +246,15 @@ fn validate_reclaim_policy(spec: &Value, field: &str, used: Use) -> Option<Field
     }
 }
 
-fn validate_affinity(affinity: &Value, field: &str, used: Use) -> Vec<FieldError> {
+fn validate_affinity(affinity: &Value, field: &str, used: Use) -> FieldErrors {
     let field = format!("{field}.nodeAffinity");
     match (used, present(affinity, "/required")) {
         (Use::Inline, _) => {
-            vec![FieldError::forbidden(field, "may not be specified in the context of inline volumes")]
+            FieldError::forbidden(field, "may not be specified in the context of inline volumes").into()
         }
         (Use::Volume, Some(required)) => validate_node_selector(required, &format!("{field}.required")),
         (Use::Volume, None) => {
-            vec![FieldError::required(format!("{field}.required"), "must specify required node constraints")]
+            FieldError::required(format!("{field}.required"), "must specify required node constraints").into()
         }
     }
 }
@@ -265,8 +265,8 @@ fn is_root(spec: &Value) -> bool {
     path.starts_with('/') && path.split('/').all(|element| ["", ".", ".."].contains(&element))
 }
 
-fn validate_classes_and_mode(spec: &Value, field: &str, used: Use) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_classes_and_mode(spec: &Value, field: &str, used: Use) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let class = text(spec, "/storageClassName");
     match used {
         _ if class.is_empty() => {}

@@ -4,12 +4,12 @@
 use super::cells::{self, AGE, Column, NAME};
 use super::labels::{invalid_each, validate_choice};
 use super::read::{
-    copy, entries, insert, items_mut, list, number, present, remove, restore, same, set, set_default, set_default_text,
-    text,
+    Ordered, copy, entries, insert, items_mut, list, number, present, remove, restore, same, set, set_default,
+    set_default_text, text,
 };
 use super::time::Timestamp;
 use super::{Policy, Rules, meta, names, pod_status, pod_volumes};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -86,13 +86,13 @@ impl Rules for PodRules {
         Some(if super::read::unchanged(pod, old, "/spec") { generation.max(1) } else { generation + 1 })
     }
 
-    fn validate_create(&self, pod: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, pod: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(pod, &self.policy());
         errors.extend(validate_spec(pod));
         errors
     }
 
-    fn validate_update(&self, pod: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, pod: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(pod, old);
         errors.extend(self.validate_create(pod));
         errors.extend(validate_frozen(pod, old));
@@ -166,7 +166,7 @@ fn is_latest(image: &str) -> bool {
     last.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
 
-fn validate_spec(pod: &Value) -> Vec<FieldError> {
+fn validate_spec(pod: &Value) -> FieldErrors {
     let mut errors = pod_volumes::validate(pod);
     errors.extend(validate_containers(pod));
     errors.extend(validate_choice(pod, "/spec/restartPolicy", "spec.restartPolicy", &["Always", "OnFailure", "Never"]));
@@ -185,12 +185,13 @@ fn validate_spec(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_containers(pod: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_containers(pod: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if list(pod, "/spec/containers").is_empty() {
         errors.push(FieldError::required("spec.containers", ""));
     }
     let mut seen = BTreeSet::new();
+    let volumes = pod_volumes::by_name(pod);
     for containers in CONTAINERS {
         let field = containers[1..].replace('/', ".");
         for (index, container) in list(pod, containers).iter().enumerate() {
@@ -212,16 +213,16 @@ fn validate_containers(pod: &Value) -> Vec<FieldError> {
                 _ => {}
             }
             errors.extend(validate_requests(container, &field));
-            errors.extend(pod_volumes::validate_mounts(pod, container, &field));
+            errors.extend(pod_volumes::validate_mounts(&volumes, container, &field));
         }
     }
     errors
 }
 
 /// A container may not ask for more than it may have.
-fn validate_requests(container: &Value, field: &str) -> Vec<FieldError> {
+fn validate_requests(container: &Value, field: &str) -> FieldErrors {
     let limits = container.pointer("/resources/limits");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (resource, request) in entries(container, "/resources/requests") {
         let limit = limits.and_then(|limits| limits.get(resource)).and_then(cells::as_quantity);
         if let (Some(asked), Some(limit)) = (cells::as_quantity(request), limit)
@@ -235,8 +236,8 @@ fn validate_requests(container: &Value, field: &str) -> Vec<FieldError> {
 }
 
 /// Only images, the deadline, more tolerations, a negative grace and fewer scheduling gates may change.
-fn validate_frozen(pod: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_frozen(pod: &Value, old: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for containers in CONTAINERS {
         if list(pod, containers).len() != list(old, containers).len() {
             let field = containers.trim_start_matches('/').replace('/', ".");
@@ -269,7 +270,8 @@ fn validate_frozen(pod: &Value, old: &Value) -> Vec<FieldError> {
         restore(&mut spec, old, grace);
     }
     let gates = "/spec/schedulingGates";
-    if list(pod, gates).iter().all(|gate| list(old, gates).contains(gate)) {
+    let gates_before: BTreeSet<Ordered<'_>> = list(old, gates).iter().map(Ordered).collect();
+    if list(pod, gates).iter().all(|gate| gates_before.contains(&Ordered(gate))) {
         restore(&mut spec, old, gates);
     }
     if !same(spec.get("spec"), old.get("spec")) {
@@ -306,5 +308,6 @@ fn tolerations_kept(pod: &Value, old: &Value) -> bool {
         tolerations
     };
     let new = lasting(pod);
-    lasting(old).iter().all(|toleration| new.contains(toleration))
+    let new: BTreeSet<Ordered<'_>> = new.iter().map(Ordered).collect();
+    lasting(old).iter().all(|toleration| new.contains(&Ordered(toleration)))
 }

@@ -5,6 +5,7 @@ use super::read::{deleting, entries, flag, list, name, number, optional_text, pr
 use super::time::Timestamp;
 use super::{age, cells::as_quantity};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The state of a pod's containers as counted for its row.
 #[derive(Debug, Default)]
@@ -85,8 +86,9 @@ fn status(pod: &Value, tally: &mut Tally) -> String {
 /// How far initialization is; `None` when it is over.
 fn init_status(pod: &Value, tally: &mut Tally) -> Option<String> {
     let total = list(pod, "/spec/initContainers").len();
+    let sidecar_names: BTreeSet<&str> = sidecars(pod).map(|sidecar| text(sidecar, "/name")).collect();
     for (index, container) in list(pod, "/status/initContainerStatuses").iter().enumerate() {
-        let sidecar = sidecars(pod).any(|sidecar| sidecar["name"] == container["name"]);
+        let sidecar = sidecar_names.contains(text(container, "/name"));
         tally.count_restarts(container);
         let terminated = present(container, "/state/terminated");
         if terminated.is_some_and(|state| number(state, "/exitCode").unwrap_or(0) == 0) {
@@ -144,7 +146,9 @@ fn condition_is_true(pod: &Value, kind: &str) -> bool {
 
 fn gates(pod: &Value) -> String {
     let gates = list(pod, "/spec/readinessGates");
-    let met = gates.iter().filter(|gate| condition_is_true(pod, text(gate, "/conditionType"))).count();
+    let holding = list(pod, "/status/conditions").iter().filter(|condition| text(condition, "/status") == "True");
+    let holding: BTreeSet<&str> = holding.map(|condition| text(condition, "/type")).collect();
+    let met = gates.iter().filter(|gate| holding.contains(text(gate, "/conditionType"))).count();
     if gates.is_empty() { "<none>".into() } else { format!("{met}/{}", gates.len()) }
 }
 

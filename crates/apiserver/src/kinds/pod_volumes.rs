@@ -5,9 +5,9 @@ use super::labels::{invalid_each, total_size, validate_labels};
 use super::names;
 use super::read::{entries, items_mut, list, present, remove, set, set_default, set_default_text, text};
 use super::volume_source::validate_driver_name;
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Sources with files made from objects: what mode their files get.
 const FILE_MODE: i64 = 0o644;
@@ -48,8 +48,8 @@ fn default_field(item: &mut Value) {
     }
 }
 
-pub(crate) fn validate(pod: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(crate) fn validate(pod: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut seen = BTreeSet::new();
     for (index, volume) in list(pod, "/spec/volumes").iter().enumerate() {
         let field = format!("spec.volumes[{index}]");
@@ -68,11 +68,11 @@ pub(crate) fn validate(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_source(volume: &Value, field: &str) -> Vec<FieldError> {
+fn validate_source(volume: &Value, field: &str) -> FieldErrors {
     let sources: Vec<(&str, &Value)> =
         entries(volume, "").into_iter().filter(|(key, value)| *key != "name" && !value.is_null()).collect();
     let Some((first, value)) = sources.first() else {
-        return vec![FieldError::required(field, "must specify a volume type")];
+        return FieldError::required(field, "must specify a volume type").into();
     };
     let mut errors = validate_one(first, value, &format!("{field}.{first}"));
     for (other, _) in &sources[1..] {
@@ -82,7 +82,7 @@ fn validate_source(volume: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-fn validate_one(source: &str, value: &Value, field: &str) -> Vec<FieldError> {
+fn validate_one(source: &str, value: &Value, field: &str) -> FieldErrors {
     let required = |name: &str| {
         let missing = text(value, &format!("/{name}")).is_empty();
         missing.then(|| FieldError::required(format!("{field}.{name}"), "")).into_iter().collect()
@@ -101,14 +101,14 @@ fn validate_one(source: &str, value: &Value, field: &str) -> Vec<FieldError> {
             errors
         }
         "ephemeral" => validate_ephemeral(value, &format!("{field}.volumeClaimTemplate")),
-        _ => Vec::new(),
+        _ => FieldErrors::new(),
     }
 }
 
 /// A template may carry labels, annotations and a claim's spec.
-fn validate_ephemeral(value: &Value, field: &str) -> Vec<FieldError> {
+fn validate_ephemeral(value: &Value, field: &str) -> FieldErrors {
     let Some(template) = present(value, "/volumeClaimTemplate") else {
-        return vec![FieldError::required(field, "")];
+        return FieldError::required(field, "").into();
     };
     let mut errors = validate_labels(template, "/metadata/labels", &format!("{field}.metadata.labels"));
     for (key, given) in entries(template, "/metadata") {
@@ -126,12 +126,23 @@ fn validate_ephemeral(value: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
+/// The volumes of a pod by name; of several with one name, the first.
+pub(crate) type VolumesByName<'a> = BTreeMap<&'a str, &'a Value>;
+
+pub(crate) fn by_name(pod: &Value) -> VolumesByName<'_> {
+    let mut volumes = VolumesByName::new();
+    for volume in list(pod, "/spec/volumes") {
+        volumes.entry(text(volume, "/name")).or_insert(volume);
+    }
+    volumes
+}
+
 /// Mounts and devices of one container against the volumes of its pod.
-pub(crate) fn validate_mounts(pod: &Value, container: &Value, field: &str) -> Vec<FieldError> {
-    let volumes = list(pod, "/spec/volumes");
-    let volume = |name: &str| volumes.iter().find(|volume| text(volume, "/name") == name);
+pub(crate) fn validate_mounts(volumes: &VolumesByName<'_>, container: &Value, field: &str) -> FieldErrors {
+    let volume = |name: &str| volumes.get(name).copied();
     let devices = list(container, "/volumeDevices");
-    let mut errors = Vec::new();
+    let device_names: BTreeSet<&str> = devices.iter().map(|device| text(device, "/name")).collect();
+    let mut errors = FieldErrors::new();
     let mut paths = BTreeSet::new();
     for (index, mount) in list(container, "/volumeMounts").iter().enumerate() {
         let field = format!("{field}.volumeMounts[{index}]");
@@ -148,7 +159,7 @@ pub(crate) fn validate_mounts(pod: &Value, container: &Value, field: &str) -> Ve
         if !paths.insert(path) {
             errors.push(FieldError::invalid(format!("{field}.mountPath"), path, "must be unique"));
         }
-        if devices.iter().any(|device| text(device, "/name") == name) {
+        if device_names.contains(name) {
             let detail = "must not already exist in volumeDevices";
             errors.push(FieldError::invalid(format!("{field}.name"), name, detail));
         }
@@ -160,8 +171,8 @@ pub(crate) fn validate_mounts(pod: &Value, container: &Value, field: &str) -> Ve
     errors
 }
 
-fn validate_device(device: &Value, volume: Option<&Value>, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_device(device: &Value, volume: Option<&Value>, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let name = text(device, "/name");
     if name.is_empty() {
         errors.push(FieldError::required(format!("{field}.name"), ""));

@@ -6,7 +6,7 @@ use super::read::{copy, entries, name, restore, set, texts, unchanged};
 use super::time::Timestamp;
 use super::{Policy, Rules, meta, names};
 use crate::schema::quantity::Quantity;
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 const COLUMNS: &[Column] = &[
@@ -89,14 +89,14 @@ impl Rules for QuotaRules {
         restore(quota, old, "/status");
     }
 
-    fn validate_create(&self, quota: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, quota: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(quota, &self.policy());
         errors.extend(validate_amounts(quota, "/spec/hard", "spec.hard"));
         errors.extend(validate_scopes(quota));
         errors
     }
 
-    fn validate_update(&self, quota: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, quota: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(quota, old);
         errors.extend(validate_amounts(quota, "/spec/hard", "spec.hard"));
         errors.extend(validate_scopes(quota));
@@ -106,7 +106,7 @@ impl Rules for QuotaRules {
         errors
     }
 
-    fn validate_status_update(&self, quota: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, quota: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(quota, old);
         errors.extend(validate_amounts(quota, "/status/hard", "status.hard"));
         errors.extend(validate_amounts(quota, "/status/used", "status.used"));
@@ -114,8 +114,8 @@ impl Rules for QuotaRules {
     }
 }
 
-fn validate_amounts(quota: &Value, pointer: &str, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_amounts(quota: &Value, pointer: &str, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (resource, amount) in entries(quota, pointer) {
         let field = format!("{field}[{resource}]");
         errors.extend(invalid_each(&field, resource, names::qualified(resource)));
@@ -131,7 +131,7 @@ fn validate_amounts(quota: &Value, pointer: &str, field: &str) -> Vec<FieldError
     errors
 }
 
-fn validate_scopes(quota: &Value) -> Vec<FieldError> {
+fn validate_scopes(quota: &Value) -> FieldErrors {
     const SCOPES: [&str; 7] = [
         "BestEffort",
         "CrossNamespacePodAffinity",
@@ -141,9 +141,12 @@ fn validate_scopes(quota: &Value) -> Vec<FieldError> {
         "Terminating",
         "VolumeAttributesClass",
     ];
-    let scopes = texts(quota, "/spec/scopes").into_iter();
-    scopes
-        .filter(|scope| !SCOPES.contains(scope))
-        .map(|_| FieldError::invalid("spec.scopes", copy(quota, "/spec/scopes"), "unsupported scope"))
-        .collect()
+    let unknown = texts(quota, "/spec/scopes").into_iter().filter(|scope| !SCOPES.contains(scope)).count();
+    let mut errors = FieldErrors::new();
+    if unknown > 0 {
+        // Each unknown scope is reported with the whole list, which is written once.
+        let error = FieldError::invalid("spec.scopes", copy(quota, "/spec/scopes"), "unsupported scope");
+        errors.push_times(&error, unknown);
+    }
+    errors
 }

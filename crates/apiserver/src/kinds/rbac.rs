@@ -5,7 +5,7 @@ use super::golang::{self, Kind, Shape, member};
 use super::read::{items_mut, list, name, set_default_text, text, unchanged};
 use super::time::Timestamp;
 use super::{DeleteAnswer, Missing, NameRule, Policy, Rules, Scope, meta};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -59,7 +59,7 @@ impl Rules for RoleRules {
         cells::plain_row(role)
     }
 
-    fn validate_create(&self, role: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, role: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(role, &self.policy());
         for (index, rule) in list(role, "/rules").iter().enumerate() {
             errors.extend(validate_rule(rule, &format!("rules[{index}]"), self.0));
@@ -67,15 +67,15 @@ impl Rules for RoleRules {
         errors
     }
 
-    fn validate_update(&self, role: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, role: &Value, old: &Value) -> FieldErrors {
         let mut errors = self.validate_create(role);
         errors.extend(meta::validate_core_update(role, old));
         errors
     }
 }
 
-fn validate_rule(rule: &Value, field: &str, scope: Scope) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_rule(rule: &Value, field: &str, scope: Scope) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let empty = |part: &str| list(rule, &format!("/{part}")).is_empty();
     if empty("verbs") {
         errors.push(FieldError::required(format!("{field}.verbs"), "verbs must contain at least one value"));
@@ -139,7 +139,7 @@ impl Rules for BindingRules {
         }
     }
 
-    fn validate_create(&self, binding: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, binding: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(binding, &self.policy());
         errors.extend(validate_role(&binding["roleRef"], self.0));
         for (index, subject) in list(binding, "/subjects").iter().enumerate() {
@@ -148,7 +148,7 @@ impl Rules for BindingRules {
         errors
     }
 
-    fn validate_update(&self, binding: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, binding: &Value, old: &Value) -> FieldErrors {
         let mut errors = self.validate_create(binding);
         errors.extend(meta::validate_core_update(binding, old));
         if !unchanged(binding, old, "/roleRef") {
@@ -159,8 +159,8 @@ impl Rules for BindingRules {
     }
 }
 
-fn validate_role(role: &Value, scope: Scope) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_role(role: &Value, scope: Scope) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let group = text(role, "/apiGroup");
     if group != GROUP {
         errors.push(FieldError::not_supported("roleRef.apiGroup", group, &[GROUP]));
@@ -179,8 +179,8 @@ fn validate_role(role: &Value, scope: Scope) -> Vec<FieldError> {
     errors
 }
 
-fn validate_subject(subject: &Value, field: &str, scope: Scope) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_subject(subject: &Value, field: &str, scope: Scope) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if text(subject, "/name").is_empty() {
         errors.push(FieldError::required(format!("{field}.name"), ""));
     }

@@ -2,6 +2,7 @@
 //! readers return an empty answer instead of an option; where they differ, [`present`] tells.
 
 use serde_json::{Map, Value};
+use std::cmp::Ordering;
 
 /// The value at `pointer`. `Value::pointer` copies each step twice, in case it is escaped; ours are not, and are walked
 /// for every rule of every write.
@@ -192,6 +193,31 @@ fn meaningful(value: Option<&Value>) -> Option<&Value> {
         Value::Object(fields) => !fields.is_empty(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     })
+}
+
+/// A value that can be a member of a sorted set, so that a repetition in a long list is found without comparing every
+/// item with every other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ordered<'a>(pub(crate) &'a Value);
+
+impl PartialEq for Ordered<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Ordered<'_> {}
+
+impl PartialOrd for Ordered<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ordered<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        crate::apply::order(self.0, other.0)
+    }
 }
 
 /// Whether the field at `pointer` is the same in both.

@@ -5,10 +5,11 @@ use super::labels::invalid_each;
 use super::read::{annotation, copy, entries, flag, insert, name, pairs, remove, set_default_text, text, unchanged};
 use super::time::Timestamp;
 use super::{DeleteAnswer, Policy, Rules, meta, names};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 const MOST_BYTES: usize = 1024 * 1024;
 const FROZEN: &str = "field is immutable when `immutable` is set";
@@ -45,7 +46,7 @@ impl Rules for SecretRules {
         set_default_text(secret, "/type", "Opaque");
     }
 
-    fn validate_create(&self, secret: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, secret: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(secret, &self.policy());
         let sizes = pairs(secret, "/data").into_iter().map(|(_, value)| decoded_size(value));
         let total: usize = sizes.sum();
@@ -59,7 +60,7 @@ impl Rules for SecretRules {
         errors
     }
 
-    fn validate_update(&self, secret: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, secret: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(secret, old);
         if !unchanged(secret, old, "/type") {
             errors.push(FieldError::immutable("type", copy(secret, "/type")));
@@ -82,7 +83,7 @@ fn decoded_size(value: &str) -> usize {
     STANDARD.decode(value).map_or(value.len(), |bytes| bytes.len())
 }
 
-fn validate_type(secret: &Value) -> Vec<FieldError> {
+fn validate_type(secret: &Value) -> FieldErrors {
     let has = |key: &str| entries(secret, "/data").iter().any(|(other, _)| *other == key);
     let required = |key: &str| FieldError::required(format!("data[{key}]"), "");
     let missing = |keys: &[&str]| keys.iter().filter(|key| !has(key)).map(|key| required(key)).collect();
@@ -90,8 +91,8 @@ fn validate_type(secret: &Value) -> Vec<FieldError> {
         crate::keys::SECRET_ACCOUNT_TOKEN => {
             const ACCOUNT: &str = crate::keys::SECRET_ACCOUNT_NAME;
             match annotation(secret, ACCOUNT) {
-                None | Some("") => vec![FieldError::required(format!("metadata.annotations[{ACCOUNT}]"), "")],
-                Some(_) => Vec::new(),
+                None | Some("") => FieldError::required(format!("metadata.annotations[{ACCOUNT}]"), "").into(),
+                Some(_) => FieldErrors::new(),
             }
         }
         crate::keys::SECRET_DOCKERCFG => validate_json(secret, ".dockercfg"),
@@ -99,25 +100,29 @@ fn validate_type(secret: &Value) -> Vec<FieldError> {
         crate::keys::SECRET_BASIC_AUTH if !has("username") && !has("password") => missing(&["username", "password"]),
         crate::keys::SECRET_SSH => missing(&["ssh-privatekey"]),
         crate::keys::SECRET_TLS => missing(&["tls.crt", "tls.key"]),
-        _ => Vec::new(),
+        _ => FieldErrors::new(),
     }
 }
 
-fn validate_json(secret: &Value, key: &str) -> Vec<FieldError> {
+fn validate_json(secret: &Value, key: &str) -> FieldErrors {
     let field = format!("data[{key}]");
     let Some((_, value)) = pairs(secret, "/data").into_iter().find(|(other, _)| *other == key) else {
-        return vec![FieldError::required(field, "")];
+        return FieldError::required(field, "").into();
     };
     let parsed = STANDARD.decode(value).is_ok_and(|bytes| serde_json::from_slice::<Value>(&bytes).is_ok());
-    if parsed { Vec::new() } else { vec![FieldError::invalid(field, "<secret contents redacted>", "invalid JSON")] }
+    if parsed {
+        FieldErrors::new()
+    } else {
+        FieldError::invalid(field, "<secret contents redacted>", "invalid JSON").into()
+    }
 }
 
 /// Once an object is immutable, it stays so, with its content.
-fn validate_frozen(object: &Value, old: &Value, content: &[&str]) -> Vec<FieldError> {
+fn validate_frozen(object: &Value, old: &Value, content: &[&str]) -> FieldErrors {
     if !flag(old, "/immutable") {
-        return Vec::new();
+        return FieldErrors::new();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if !flag(object, "/immutable") {
         errors.push(FieldError::forbidden("immutable", FROZEN));
     }
@@ -143,14 +148,15 @@ impl Rules for ConfigMapRules {
         vec![name(config).into(), count.into(), cells::age(config, now)]
     }
 
-    fn validate_create(&self, config: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, config: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(config, &self.policy());
         let binary = pairs(config, "/binaryData");
+        let binary_keys: BTreeSet<&str> = binary.iter().map(|(key, _)| *key).collect();
         let mut total = 0;
         for (key, value) in pairs(config, "/data") {
             let field = format!("data[{key}]");
             errors.extend(invalid_each(&field, key, names::config_key(key)));
-            if binary.iter().any(|(other, _)| *other == key) {
+            if binary_keys.contains(key) {
                 errors.push(FieldError::invalid(field, key, "duplicate of key present in binaryData"));
             }
             total += value.len();
@@ -166,7 +172,7 @@ impl Rules for ConfigMapRules {
         errors
     }
 
-    fn validate_update(&self, config: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, config: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(config, old);
         errors.extend(validate_frozen(config, old, &["data", "binaryData"]));
         errors.extend(self.validate_create(config));

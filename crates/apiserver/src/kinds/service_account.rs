@@ -4,7 +4,7 @@ use super::cells::{self, AGE, Column, NAME};
 use super::read::{items_mut, name, text};
 use super::time::Timestamp;
 use super::{Policy, Rules, meta};
-use crate::status::FieldError;
+use crate::status::FieldErrors;
 use serde_json::{Value, json};
 
 const COLUMNS: &[Column] = &[NAME, AGE];
@@ -33,11 +33,11 @@ impl Rules for ServiceAccountRules {
         reduce_secrets(account);
     }
 
-    fn validate_create(&self, account: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, account: &Value) -> FieldErrors {
         meta::validate_create(account, &self.policy())
     }
 
-    fn validate_update(&self, account: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, account: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(account, old);
         errors.extend(self.validate_create(account));
         errors

@@ -5,8 +5,9 @@ use super::labels::{Topology, invalid_each, total_size, validate_choice, validat
 use super::read::{annotation, copy, entries, flag, list, name, present, set_default, text, unchanged};
 use super::time::Timestamp;
 use super::{Policy, Rules, meta, names};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 const COLUMNS: &[Column] = &[
     NAME,
@@ -58,7 +59,7 @@ impl Rules for StorageClassRules {
         set_default(class, "/volumeBindingMode", "Immediate");
     }
 
-    fn validate_create(&self, class: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, class: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(class, &self.policy());
         errors.extend(validate_provisioner(text(class, "/provisioner"), "provisioner"));
         errors.extend(validate_parameters(class, Parameters::Optional));
@@ -69,7 +70,7 @@ impl Rules for StorageClassRules {
         errors
     }
 
-    fn validate_update(&self, class: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, class: &Value, old: &Value) -> FieldErrors {
         let mut errors = self.validate_create(class);
         errors.extend(meta::validate_core_update(class, old));
         for field in IMMUTABLE {
@@ -97,9 +98,9 @@ impl Rules for StorageClassRules {
 }
 
 /// A driver as classes name it: a qualified name, whatever its case.
-pub(crate) fn validate_provisioner(provisioner: &str, field: &str) -> Vec<FieldError> {
+pub(crate) fn validate_provisioner(provisioner: &str, field: &str) -> FieldErrors {
     if provisioner.is_empty() {
-        return vec![FieldError::required(field, "")];
+        return FieldError::required(field, "").into();
     }
     let lower = provisioner.to_lowercase();
     invalid_each(field, &lower, names::qualified(&lower))
@@ -112,12 +113,12 @@ pub(crate) enum Parameters {
     Required,
 }
 
-pub(crate) fn validate_parameters(class: &Value, needed: Parameters) -> Vec<FieldError> {
+pub(crate) fn validate_parameters(class: &Value, needed: Parameters) -> FieldErrors {
     let parameters = entries(class, "/parameters");
     if parameters.len() > MOST_PARAMETERS {
-        return vec![FieldError::too_long("parameters", MOST_PARAMETERS)];
+        return FieldError::too_long("parameters", MOST_PARAMETERS).into();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if parameters.iter().any(|(key, _)| key.is_empty()) {
         errors.push(FieldError::invalid("parameters", "", "field can not be empty."));
     }
@@ -130,19 +131,19 @@ pub(crate) fn validate_parameters(class: &Value, needed: Parameters) -> Vec<Fiel
     errors
 }
 
-fn validate_topologies(class: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_topologies(class: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let Some(terms) = present(class, "/allowedTopologies").and_then(Value::as_array) else { return errors };
     // The reference starts with one empty entry per term, so an empty term always looks like a repetition (fact 18).
-    let mut seen = vec![Topology::new(); terms.len()];
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    seen.insert(Value::Object(Topology::new()).to_string(), terms.len());
     for (index, term) in terms.iter().enumerate() {
         let field = format!("allowedTopologies[{index}]");
         let (topology, complaints) = validate_topology(term, &field);
         errors.extend(complaints);
-        for _ in seen.iter().filter(|other| **other == topology) {
-            errors.push(FieldError::duplicate(format!("{field}.matchLabelExpressions"), ""));
-        }
-        seen.push(topology);
+        let before = seen.entry(Value::Object(topology).to_string()).or_default();
+        errors.push_times(&FieldError::duplicate(format!("{field}.matchLabelExpressions"), ""), *before);
+        *before += 1;
     }
     errors
 }

@@ -5,7 +5,7 @@ use super::read::{name, text, unchanged};
 use super::storage_class::{Parameters, validate_parameters, validate_provisioner};
 use super::time::Timestamp;
 use super::{Policy, Rules, meta};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::Value;
 
 const COLUMNS: &[Column] = &[NAME, Column::text("DriverName", "The driver that understands the parameters."), AGE];
@@ -26,14 +26,14 @@ impl Rules for AttributesClassRules {
         vec![name(class).into(), text(class, "/driverName").into(), cells::age(class, now)]
     }
 
-    fn validate_create(&self, class: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, class: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(class, &self.policy());
         errors.extend(validate_provisioner(text(class, "/driverName"), "driverName"));
         errors.extend(validate_parameters(class, Parameters::Required));
         errors
     }
 
-    fn validate_update(&self, class: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, class: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(class, old);
         for field in ["driverName", "parameters"] {
             if !unchanged(class, old, &format!("/{field}")) {

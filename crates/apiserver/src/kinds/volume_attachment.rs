@@ -7,7 +7,7 @@ use super::read::{flag, name, number, optional_text, present, restore, set, set_
 use super::time::Timestamp;
 use super::volume_source::validate_driver_name;
 use super::{Policy, Rules, Versionless, golang, meta, names};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 const COLUMNS: &[Column] = &[
@@ -68,13 +68,13 @@ impl Rules for AttachmentRules {
         }
     }
 
-    fn validate_create(&self, attachment: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, attachment: &Value) -> FieldErrors {
         let mut errors = self.validate_any(attachment);
         errors.extend(validate_volume_name(attachment));
         errors
     }
 
-    fn validate_update(&self, attachment: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, attachment: &Value, old: &Value) -> FieldErrors {
         let mut errors = self.validate_any(attachment);
         errors.extend(validate_volume_name(attachment));
         if !unchanged(attachment, old, "/spec") {
@@ -84,13 +84,13 @@ impl Rules for AttachmentRules {
         errors
     }
 
-    fn validate_status_update(&self, attachment: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, attachment: &Value, old: &Value) -> FieldErrors {
         self.validate_update(attachment, old)
     }
 }
 
 impl AttachmentRules {
-    fn validate_any(&self, attachment: &Value) -> Vec<FieldError> {
+    fn validate_any(&self, attachment: &Value) -> FieldErrors {
         let mut errors = meta::validate_create(attachment, &self.policy());
         errors.extend(validate_driver_name(text(attachment, "/spec/attacher"), "spec.attacher"));
         errors.extend(validate_source(attachment));
@@ -106,30 +106,30 @@ impl AttachmentRules {
     }
 }
 
-fn validate_volume_name(attachment: &Value) -> Vec<FieldError> {
+fn validate_volume_name(attachment: &Value) -> FieldErrors {
     let volume = optional_text(attachment, VOLUME_NAME);
     let complaints =
         volume.map(|volume| invalid_each("spec.source.persistentVolumeName", volume, names::subdomain(volume)));
     complaints.into_iter().flatten().collect()
 }
 
-fn validate_source(attachment: &Value) -> Vec<FieldError> {
+fn validate_source(attachment: &Value) -> FieldErrors {
     let both = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     let inline = present(attachment, "/spec/source/inlineVolumeSpec");
     match (inline, optional_text(attachment, VOLUME_NAME)) {
-        (None, None) => vec![FieldError::required("spec.source", both)],
-        (Some(_), Some(_)) => vec![FieldError::forbidden("spec.source", both)],
+        (None, None) => FieldError::required("spec.source", both).into(),
+        (Some(_), Some(_)) => FieldError::forbidden("spec.source", both).into(),
         (None, Some("")) => {
             let detail = "must specify non empty persistentVolumeName";
-            vec![FieldError::required("spec.source.persistentVolumeName", detail)]
+            FieldError::required("spec.source.persistentVolumeName", detail).into()
         }
-        (None, Some(_)) => Vec::new(),
+        (None, Some(_)) => FieldErrors::new(),
         (Some(spec), None) => validate_spec(spec, "spec.source.inlineVolumeSpec", Use::Inline),
     }
 }
 
-fn validate_error(error: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_error(error: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     if text(error, "/message").len() > MESSAGE_BYTES {
         // The reference names the other limit (fact 18).
         errors.push(FieldError::too_long(format!("{field}.message"), METADATA_BYTES));

@@ -3,7 +3,7 @@
 use super::labels::invalid_each;
 use super::names;
 use super::read::{number, optional_text, present, text};
-use crate::status::FieldError;
+use crate::status::{FieldError, FieldErrors};
 use serde_json::Value;
 
 /// The sources in the order the reference looks at them: JSON name, and the name its error uses for a second source.
@@ -53,8 +53,8 @@ pub(crate) fn only_sources(spec: &Value) -> Value {
 }
 
 /// Exactly one source, with what it needs.
-pub(crate) fn validate(spec: &Value, field: &str, affinity: Affinity) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(crate) fn validate(spec: &Value, field: &str, affinity: Affinity) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (index, (json, shown)) in given(spec).enumerate() {
         // The reference forgot this check for flexVolume.
         if index > 0 && json != "flexVolume" {
@@ -74,7 +74,7 @@ pub(crate) fn validate(spec: &Value, field: &str, affinity: Affinity) -> Vec<Fie
     errors
 }
 
-fn validate_one(source: &str, value: &Value, field: &str) -> Vec<FieldError> {
+fn validate_one(source: &str, value: &Value, field: &str) -> FieldErrors {
     match source {
         "csi" => validate_csi(value, field),
         "local" => validate_path(value, field),
@@ -110,26 +110,26 @@ fn validate_one(source: &str, value: &Value, field: &str) -> Vec<FieldError> {
         "photonPersistentDisk" => required(value, field, &["pdID"]),
         "scaleIO" => required(value, field, &["gateway", "system", "volumeName"]),
         "storageos" => required(value, field, &["volumeName"]),
-        _ => Vec::new(),
+        _ => FieldErrors::new(),
     }
 }
 
-fn required(value: &Value, field: &str, names: &[&str]) -> Vec<FieldError> {
+fn required(value: &Value, field: &str, names: &[&str]) -> FieldErrors {
     let missing = names.iter().filter(|name| text(value, &format!("/{name}")).is_empty());
     missing.map(|name| FieldError::required(format!("{field}.{name}"), "")).collect()
 }
 
-fn validate_path(value: &Value, field: &str) -> Vec<FieldError> {
+fn validate_path(value: &Value, field: &str) -> FieldErrors {
     match text(value, "/path") {
-        "" => vec![FieldError::required(format!("{field}.path"), "")],
+        "" => FieldError::required(format!("{field}.path"), "").into(),
         path if path.split('/').any(|element| element == "..") => {
-            vec![FieldError::invalid(format!("{field}.path"), path, "must not contain '..'")]
+            FieldError::invalid(format!("{field}.path"), path, "must not contain '..'").into()
         }
-        _ => Vec::new(),
+        _ => FieldErrors::new(),
     }
 }
 
-fn validate_nfs(value: &Value, field: &str) -> Vec<FieldError> {
+fn validate_nfs(value: &Value, field: &str) -> FieldErrors {
     let mut errors = required(value, field, &["server", "path"]);
     let path = text(value, "/path");
     if !path.starts_with('/') {
@@ -138,7 +138,7 @@ fn validate_nfs(value: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-fn validate_csi(value: &Value, field: &str) -> Vec<FieldError> {
+fn validate_csi(value: &Value, field: &str) -> FieldErrors {
     let mut errors = validate_driver_name(text(value, "/driver"), &format!("{field}.driver"));
     errors.extend(required(value, field, &["volumeHandle"]));
     // nodeStageSecretRef is never looked at (fact 20).
@@ -152,8 +152,8 @@ fn validate_csi(value: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-fn validate_secret(secret: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn validate_secret(secret: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     match text(secret, "/name") {
         "" => errors.push(FieldError::required(format!("{field}.name"), "")),
         name => errors.extend(invalid_each(&format!("{field}.name"), name, names::subdomain(name))),
@@ -166,11 +166,11 @@ fn validate_secret(secret: &Value, field: &str) -> Vec<FieldError> {
 }
 
 /// A CSI driver's name: a DNS subdomain whatever its case, of at most 63 bytes.
-pub(crate) fn validate_driver_name(name: &str, field: &str) -> Vec<FieldError> {
+pub(crate) fn validate_driver_name(name: &str, field: &str) -> FieldErrors {
     if name.is_empty() {
-        return vec![FieldError::required(field, "")];
+        return FieldError::required(field, "").into();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if name.len() > 63 {
         errors.push(FieldError::too_long(field, 63));
     }

@@ -8,4 +8,5 @@ pub mod proto;
 pub use ::api::quantity;
 pub mod tables;
 pub mod time;
+pub(crate) mod trail;
 pub mod types;

@@ -74,7 +74,7 @@ impl FieldError {
 
     /// As [`FieldError::invalid`] where the reference prints something that JSON cannot order or spell.
     pub fn invalid_shown(field: impl Into<String>, value: String, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Invalid, field: field.into(), value, detail: detail.into() }
+        Self { kind: FieldErrorKind::Invalid, field: field.into(), value: shortened(value), detail: detail.into() }
     }
 
     pub fn immutable(field: impl Into<String>, value: impl Into<Value>) -> Self {
@@ -98,7 +98,7 @@ impl FieldError {
 
     /// A repetition of a value that is shown in another form than its JSON.
     pub fn duplicate_shown(field: impl Into<String>, value: String, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Duplicate, field: field.into(), value, detail: detail.into() }
+        Self { kind: FieldErrorKind::Duplicate, field: field.into(), value: shortened(value), detail: detail.into() }
     }
 
     pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
@@ -115,6 +115,11 @@ impl FieldError {
 
     pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, field, value.into(), detail)
+    }
+
+    /// The same problem of the same field with another explanation.
+    pub(crate) fn with_detail(&self, detail: String) -> Self {
+        Self { detail, ..self.clone() }
     }
 
     /// About the bytes of its text.
@@ -143,7 +148,26 @@ impl fmt::Display for FieldError {
     }
 }
 
+/// Bytes of a value that an error repeats. A value that anybody reads is far smaller.
+const MOST_VALUE_BYTES: usize = 64 << 10;
+
+/// A value as an error prints it; of a very long one only the beginning, and how much is left out.
 fn shown(value: &Value) -> String {
+    shortened(whole(value))
+}
+
+fn shortened(mut text: String) -> String {
+    if text.len() <= MOST_VALUE_BYTES {
+        return text;
+    }
+    let end = (0..=MOST_VALUE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let left_out = text.len() - end;
+    text.truncate(end);
+    text.push_str(&format!("... ({left_out} bytes left out)"));
+    text
+}
+
+fn whole(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -176,4 +200,18 @@ pub fn quote(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_very_long_value_is_shortened_and_a_long_one_is_not() {
+        let long = "x".repeat(MOST_VALUE_BYTES - 2);
+        assert_eq!(FieldError::not_found("f", long.as_str()).body(), format!("Not found: \"{long}\""));
+        let error = FieldError::not_found("f", "\u{e4}".repeat(MOST_VALUE_BYTES));
+        assert!(error.body().ends_with("... (65539 bytes left out)"), "{}", &error.body()[error.body().len() - 40..]);
+        assert!(error.size() < MOST_VALUE_BYTES + 100);
+    }
 }

@@ -1,15 +1,19 @@
 //! What a refused request answers: the Kubernetes `Status` object, one constructor per failure class. Clients decide by
 //! `reason` and `code`, people read `message`, and kubectl prints `details.causes`; all four are part of the contract.
 
+mod errors;
 mod field;
 #[cfg(test)]
 mod tests;
 
+pub use errors::FieldErrors;
 pub use field::{FieldError, FieldErrorKind, quote};
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::fmt;
+
+use errors::{MOST_ERROR_BYTES, MOST_ERRORS};
 
 /// A resource as error texts name it: `persistentvolumeclaims` or `volumeattachments.storage.k8s.io`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +28,6 @@ impl<'a> Resource<'a> {
         Self { group, name }
     }
 }
-
-/// Problems of one object that are told, and the bytes they may take: nobody reads more, and a long list with the same
-/// mistake in every item would be answered with many times its size.
-const MOST_ERRORS: usize = 1_000;
-const MOST_ERROR_BYTES: usize = 1 << 20;
 
 /// The first errors, as many as are told; the first one always.
 fn readable(errors: &[FieldError]) -> &[FieldError] {

@@ -30,6 +30,7 @@ pub(crate) use view::{Headings, PARTIAL_HEAD, TableForm, list as list_view, part
 pub(crate) use watch::{EventForm, OpenWatches, Watching};
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -98,18 +99,27 @@ pub(crate) struct Write<'a> {
 
 /// What to tell the client although the request succeeds, or besides why it failed. Each text once.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<Vec<String>>);
+pub(crate) struct Warnings(Mutex<WarningTexts>);
+
+#[derive(Debug, Default)]
+struct WarningTexts {
+    in_order: Vec<String>,
+    known: BTreeSet<String>,
+}
+
+/// Warnings that are kept for one answer: its headers have room for far fewer.
+const MOST_WARNINGS: usize = 1_000;
 
 impl Warnings {
     pub(crate) fn add(&self, text: impl Into<String>) {
         let (text, mut texts) = (text.into(), self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        if !texts.contains(&text) {
-            texts.push(text);
+        if texts.in_order.len() < MOST_WARNINGS && texts.known.insert(text.clone()) {
+            texts.in_order.push(text);
         }
     }
 
     pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).in_order
     }
 }
 

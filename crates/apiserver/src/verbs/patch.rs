@@ -148,10 +148,10 @@ fn strategic_failure(error: &StrategicError) -> ApiError {
 fn apply_failure(error: &ApplyError) -> ApiError {
     match error {
         ApplyError::Conflict(conflicts) => {
-            let causes = conflicts.0.iter().map(|conflict| Cause {
+            let causes = conflicts.named().map(|(conflict, field)| Cause {
                 reason: "FieldManagerConflict".to_owned(),
                 message: conflict.message(),
-                field: conflict.field(),
+                field,
             });
             ApiError::apply_conflict(error.to_string(), causes.collect())
         }

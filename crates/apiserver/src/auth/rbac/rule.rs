@@ -66,6 +66,13 @@ impl PolicyRule {
             && names
     }
 
+    /// How many rules [`PolicyRule::pieces`] makes.
+    pub fn piece_count(&self) -> usize {
+        let names = self.resource_names.len().max(1);
+        let resources = self.api_groups.len().saturating_mul(self.resources.len()).saturating_mul(names);
+        self.verbs.len().saturating_mul(resources.saturating_add(self.non_resource_urls.len()))
+    }
+
     /// The same rights as rules of one verb on one resource or path each, so that a single other rule covers a piece
     /// wholly or not at all.
     pub fn pieces(&self) -> Vec<Self> {

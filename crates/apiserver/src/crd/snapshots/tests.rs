@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::definitions;
+use crate::crd::prepared::Schema;
 use crate::crd::{self, validate};
 use crate::kinds::read;
 
@@ -15,7 +16,7 @@ fn schema<'a>(definitions: &'a [Value], kind: &str, version: &str) -> &'a Value 
 
 fn complaints(kind: &str, version: &str, new: Value, old: Option<Value>) -> Vec<String> {
     let definitions = definitions();
-    let errors = validate::validate(schema(&definitions, kind, version), &new, old.as_ref());
+    let errors = validate::validate(&Schema::new(schema(&definitions, kind, version).clone()), &new, old.as_ref());
     errors.iter().map(ToString::to_string).collect()
 }
 

@@ -14,9 +14,9 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// Bytes that the `copy` operations of one patch may add: as much as a request may have.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// Bytes that the `move` operations of one patch may carry around: every move costs the server a look at its value.
-const MAX_MOVED: usize = 64 * 1024 * 1024;
+const MAX_MOVED: usize = 16 * 1024 * 1024;
 /// Items that insertions into lists and removals from them may shift: each shifts all items behind its place.
-const MAX_SHIFTED: usize = 64 * 1024 * 1024;
+const MAX_SHIFTED: usize = 16 * 1024 * 1024;
 /// Deeper documents cannot be read back from storage.
 const MAX_DEPTH: usize = 120;
 

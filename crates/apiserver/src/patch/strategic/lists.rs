@@ -9,13 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::super::go_value::go_text;
-use super::{BAD_ORDER, Fields, PATCH, StrategicError, bad_directive, internal, merge_maps, without_directives};
-use crate::schema::types::Type;
+use super::{BAD_ORDER, Fields, PATCH, Place, StrategicError, bad_directive, internal, merge_maps, without_directives};
 
 /// How a list is merged.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ListRule {
-    pub(super) item: Type,
+pub(super) struct ListRule<'p> {
+    pub(super) item: Place<'p>,
     pub(super) merges: Merges,
     /// The field that tells items apart.
     pub(super) key: Option<&'static str>,
@@ -44,7 +43,7 @@ enum ItemKind {
 type Items = Vec<Value>;
 type Outcome<T> = Result<T, StrategicError>;
 
-impl ListRule {
+impl ListRule<'_> {
     pub(super) fn merge(&self, original: Items, patch: Items, role: Role) -> Outcome<Items> {
         if self.merges == Merges::Replaced && role == Role::Merge {
             return Ok(patch);
@@ -84,9 +83,13 @@ impl ListRule {
             places.entry(identity(item, Some(key))).or_insert(index);
         }
         let mut merged = original;
+        let mut named = BTreeSet::new();
         for item in patch {
             let Value::Object(fields) = item else { continue };
             let id = key_of(fields, key)?;
+            if !named.insert(id.clone()) {
+                self.item.repeat()?;
+            }
             match places.get(&id).and_then(|place| merged.get_mut(*place)) {
                 Some(Value::Object(live)) => *live = merge_maps(std::mem::take(live), fields.clone(), self.item)?,
                 _ => {
@@ -220,13 +223,7 @@ impl ListRule {
         if placed.iter().all(|(position, _)| position.is_some()) {
             placed.sort_by_key(|(position, _)| *position);
         } else {
-            for end in 1..placed.len() {
-                let mut at = end;
-                while at > 0 && comes_before(placed[at].0, placed[at - 1].0) {
-                    placed.swap(at, at - 1);
-                    at -= 1;
-                }
-            }
+            return with_unplaced(placed).chain(deletions).collect();
         }
         placed.into_iter().map(|(_, item)| item).chain(deletions).collect()
     }
@@ -255,12 +252,29 @@ fn is_deletion(item: &Value) -> bool {
     item.get(PATCH).and_then(Value::as_str) == Some("delete")
 }
 
-/// The reference's comparison: whoever has no position comes first.
-fn comes_before(left: Option<usize>, right: Option<usize>) -> bool {
-    match (left, right) {
-        (Some(left), Some(right)) => left < right,
-        _ => true,
+/// The order in which the reference puts items of which some have no position. It sorts by insertion, and to its
+/// comparison an item without a position and any other item each come before the other. So an item without one goes to
+/// the front of all before it, and an item with one goes right behind the last item whose position is not greater,
+/// before all items without a position that stand there. The same order comes out of this without moving every item
+/// past every other.
+fn with_unplaced(placed: Vec<(Option<usize>, Value)>) -> impl Iterator<Item = Value> {
+    // The items without a position at the front, the newest last; and those behind each item that has one.
+    let mut front: Vec<Value> = Vec::new();
+    let mut behind: BTreeMap<(usize, usize), (Value, Vec<Value>)> = BTreeMap::new();
+    for (number, (position, item)) in placed.into_iter().enumerate() {
+        match position {
+            None => front.push(item),
+            Some(position) => {
+                let before = behind.range_mut(..(position, number)).next_back();
+                let taken = std::mem::take(before.map_or(&mut front, |(_, (_, unplaced))| unplaced));
+                behind.insert((position, number), (item, taken));
+            }
+        }
     }
+    let newest_first = |unplaced: Vec<Value>| unplaced.into_iter().rev();
+    let rest =
+        behind.into_values().flat_map(move |(item, unplaced)| std::iter::once(item).chain(newest_first(unplaced)));
+    newest_first(front).chain(rest)
 }
 
 type Positions = BTreeMap<String, usize>;
@@ -339,4 +353,36 @@ fn item_kind(lists: &[&Items]) -> Outcome<ItemKind> {
         return internal(format!("list element types are not identical: [{}]", lists.join(" ")));
     }
     Ok(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order of the reference, by insertion.
+    fn by_insertion(mut placed: Vec<(Option<usize>, Value)>) -> Items {
+        let comes_before = |left: Option<usize>, right: Option<usize>| match (left, right) {
+            (Some(left), Some(right)) => left < right,
+            _ => true,
+        };
+        for end in 1..placed.len() {
+            let mut at = end;
+            while at > 0 && comes_before(placed[at].0, placed[at - 1].0) {
+                placed.swap(at, at - 1);
+                at -= 1;
+            }
+        }
+        placed.into_iter().map(|(_, item)| item).collect()
+    }
+
+    #[test]
+    fn items_without_a_position_come_where_sorting_by_insertion_puts_them() {
+        // Every list of seven items, each without a position or with one of three.
+        for number in 0..4_usize.pow(7) {
+            let digit = |at: u32| number / 4_usize.pow(at) % 4;
+            let placed: Vec<_> =
+                (0..7).map(|at| (digit(at).checked_sub(1), Value::from(format!("{at}:{}", digit(at))))).collect();
+            assert_eq!(with_unplaced(placed.clone()).collect::<Items>(), by_insertion(placed));
+        }
+    }
 }

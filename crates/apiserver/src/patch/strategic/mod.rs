@@ -8,6 +8,9 @@ mod lists;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -40,11 +43,37 @@ const BAD_DELETION: StrategicError = StrategicError::BadDirective("primitive lis
 
 type Fields = Map<String, Value>;
 
+/// How often the items of one patch may name an item that an earlier one has named: each time, all lists of the item are
+/// merged anew.
+const MOST_REPETITIONS: usize = 100;
+
+/// The type of what is merged, and how many repetitions are left for the whole patch.
+#[derive(Debug, Clone, Copy)]
+struct Place<'p> {
+    ty: Type,
+    repetitions: &'p Cell<usize>,
+}
+
+impl Place<'_> {
+    fn of(self, ty: Type) -> Self {
+        Self { ty, ..self }
+    }
+
+    /// Counts an item that is merged for the second time.
+    fn repeat(self) -> Result<(), StrategicError> {
+        match self.repetitions.get().checked_sub(1) {
+            Some(left) => Ok(self.repetitions.set(left)),
+            None => internal(format!("the items of the patch repeat a merge key more than {MOST_REPETITIONS} times")),
+        }
+    }
+}
+
 /// The document of a built-in type with a patch merged into it. The patch must be a map (anything else is refused with
 /// 400 when it is decoded).
 pub fn apply(document: &Value, patch: &Fields, ty: &'static Struct) -> Result<Value, StrategicError> {
     let original = document.as_object().cloned().unwrap_or_default();
-    merge_maps(original, patch.clone(), Type::Struct(ty)).map(Value::Object)
+    let repetitions = Cell::new(MOST_REPETITIONS);
+    merge_maps(original, patch.clone(), Place { ty: Type::Struct(ty), repetitions: &repetitions }).map(Value::Object)
 }
 
 fn internal<T>(message: String) -> Result<T, StrategicError> {
@@ -52,7 +81,7 @@ fn internal<T>(message: String) -> Result<T, StrategicError> {
 }
 
 /// Merges a patch into a map of this type.
-fn merge_maps(original: Fields, mut patch: Fields, ty: Type) -> Result<Fields, StrategicError> {
+fn merge_maps(original: Fields, mut patch: Fields, at: Place<'_>) -> Result<Fields, StrategicError> {
     if let Some(directive) = patch.get(PATCH) {
         return match directive.as_str() {
             Some("replace") => {
@@ -65,13 +94,13 @@ fn merge_maps(original: Fields, mut patch: Fields, ty: Type) -> Result<Fields, S
     }
     let mut merged = original;
     retain_keys(&mut merged, &mut patch)?;
-    set_element_order(&mut merged, &mut patch, ty)?;
+    set_element_order(&mut merged, &mut patch, at)?;
     for (key, value) in patch {
         let (name, role) = match deletion_target(&key)? {
             Some(name) => (name, Role::Delete),
             None => (key.as_str(), Role::Merge),
         };
-        merge_field(&mut merged, name, value, role, ty)?;
+        merge_field(&mut merged, name, value, role, at)?;
     }
     Ok(merged)
 }
@@ -99,7 +128,7 @@ fn target<'k>(key: &'k str, directive: &str) -> Option<&'k str> {
     key.split_once('/').filter(|(prefix, _)| *prefix == directive).map(|(_, name)| name)
 }
 
-fn merge_field(merged: &mut Fields, name: &str, value: Value, role: Role, ty: Type) -> Result<(), StrategicError> {
+fn merge_field(merged: &mut Fields, name: &str, value: Value, role: Role, at: Place<'_>) -> Result<(), StrategicError> {
     if value.is_null() {
         merged.remove(name);
         return Ok(());
@@ -112,10 +141,10 @@ fn merge_field(merged: &mut Fields, name: &str, value: Value, role: Role, ty: Ty
     };
     match (original, value) {
         (Value::Object(original), Value::Object(patch)) => {
-            *original = merge_maps(std::mem::take(original), patch, field_type(ty, name)?)?;
+            *original = merge_maps(std::mem::take(original), patch, at.of(field_type(at.ty, name)?))?;
         }
         (Value::Array(original), Value::Array(patch)) => {
-            let rule = list_rule(ty, name)?;
+            let rule = list_rule(at, name)?;
             *original = rule.merge(std::mem::take(original), patch, role)?;
         }
         (original, value) if same_kind(original, &value) => set(merged, name, value),
@@ -173,7 +202,8 @@ fn without_nulls(value: Value) -> Value {
 fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), StrategicError> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::Array(keys) = keys else { return Err(BAD_RETAIN_KEYS) };
-    let retained = |name: &str| keys.iter().any(|key| key.as_str() == Some(name));
+    let keys: BTreeSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let retained = |name: &str| keys.contains(name);
     let directive = |name: &str| name.starts_with(DELETE_FROM_LIST) || name.starts_with(SET_ELEMENT_ORDER);
     if patch.iter().any(|(name, value)| !value.is_null() && !directive(name) && !retained(name)) {
         return Err(BAD_RETAIN_KEYS);
@@ -183,7 +213,7 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), Strategi
 }
 
 /// `$setElementOrder/NAME`: the list is merged with its patch at once, and ordered.
-fn set_element_order(original: &mut Fields, patch: &mut Fields, ty: Type) -> Result<(), StrategicError> {
+fn set_element_order(original: &mut Fields, patch: &mut Fields, at: Place<'_>) -> Result<(), StrategicError> {
     let keys: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
     for key in keys {
         let order = match patch.remove(&key) {
@@ -193,7 +223,7 @@ fn set_element_order(original: &mut Fields, patch: &mut Fields, ty: Type) -> Res
         let name = target(&key, SET_ELEMENT_ORDER).ok_or(BAD_ORDER)?;
         let live = list_of(original.get(name))?;
         let wanted = list_of(patch.get(name))?;
-        let rule = list_rule(ty, name)?;
+        let rule = list_rule(at, name)?;
         rule.check_order(wanted.as_deref().unwrap_or_default(), &order)?;
         if let Some(ordered) = rule.merge_in_order(live, wanted, &order)? {
             original.insert(name.to_owned(), Value::Array(ordered));
@@ -245,15 +275,15 @@ fn field_type(ty: Type, name: &str) -> Result<Type, StrategicError> {
 }
 
 /// How a list field is merged.
-fn list_rule(ty: Type, name: &str) -> Result<ListRule, StrategicError> {
-    let Type::List(list) = field_type(ty, name)? else {
+fn list_rule<'p>(at: Place<'p>, name: &str) -> Result<ListRule<'p>, StrategicError> {
+    let Type::List(list) = field_type(at.ty, name)? else {
         return internal("expected slice or array type, but got: struct".to_owned());
     };
     Ok(match list.strategic {
-        ListPatch::Replace => ListRule { item: list.item, merges: lists::Merges::Replaced, key: None },
-        ListPatch::MergeScalars => ListRule { item: list.item, merges: lists::Merges::Merged, key: None },
+        ListPatch::Replace => ListRule { item: at.of(list.item), merges: lists::Merges::Replaced, key: None },
+        ListPatch::MergeScalars => ListRule { item: at.of(list.item), merges: lists::Merges::Merged, key: None },
         ListPatch::MergeBy(key) | ListPatch::MergeByRetainKeys(key) => {
-            ListRule { item: list.item, merges: lists::Merges::Merged, key: Some(key) }
+            ListRule { item: at.of(list.item), merges: lists::Merges::Merged, key: Some(key) }
         }
     })
 }

@@ -8,6 +8,7 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::{DecodeError, Problem, syntax};
+use crate::schema::trail::Trail;
 
 /// As many problems as the reference server reports.
 const MAX_PROBLEMS: usize = 100;
@@ -16,14 +17,14 @@ const MAX_PROBLEMS: usize = 100;
 pub fn parse(body: &[u8]) -> Result<(Value, Vec<Problem>), DecodeError> {
     let mut problems = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let seed = Free { path: String::new(), problems: &mut problems };
+    let seed = Free { path: Trail::Root, problems: &mut problems };
     let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     let value = value.map_err(|error| DecodeError::Syntax(syntax::message(&error, body)))?;
     Ok((value, problems))
 }
 
 struct Free<'a> {
-    path: String,
+    path: Trail<'a>,
     problems: &'a mut Vec<Problem>,
 }
 
@@ -69,7 +70,7 @@ impl<'de> Visitor<'de> for Free<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         loop {
-            let path = format!("{}[{}]", self.path, list.len());
+            let path = Trail::Item(&self.path, list.len());
             match items.next_element_seed(Free { path, problems: &mut *self.problems })? {
                 Some(item) => list.push(item),
                 None => return Ok(Value::Array(list)),
@@ -80,10 +81,10 @@ impl<'de> Visitor<'de> for Free<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            if object.contains_key(&key) {
-                let problem = Problem::Duplicate(path.clone());
-                if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
+            let path = Trail::Field(&self.path, &key);
+            if self.problems.len() < MAX_PROBLEMS && object.contains_key(&key) {
+                let problem = Problem::Duplicate(path.to_string());
+                if !self.problems.contains(&problem) {
                     self.problems.push(problem);
                 }
             }

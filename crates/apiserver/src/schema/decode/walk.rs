@@ -19,6 +19,8 @@ use crate::schema::types::{Field, Presence, SchemaOr, Struct, Type};
 
 /// As many problems as the reference server reports.
 const MAX_PROBLEMS: usize = 100;
+/// Bytes that the paths of all reported problems may have together; the one that goes beyond is the last one.
+const MAX_PROBLEM_BYTES: usize = 1 << 20;
 /// Deeper documents are refused; JSON text is limited by its reader already, values made by patches are not.
 const MAX_DEPTH: usize = 128;
 
@@ -36,6 +38,8 @@ pub(super) struct Walker {
     quiet: bool,
     problems: Vec<Problem>,
     reported: BTreeSet<Problem>,
+    /// Bytes that are left for the paths of problems.
+    room: usize,
     failure: Option<DecodeError>,
 }
 
@@ -47,6 +51,7 @@ impl Walker {
             quiet: false,
             problems: Vec::new(),
             reported: BTreeSet::new(),
+            room: MAX_PROBLEM_BYTES,
             failure: None,
         }
     }
@@ -64,8 +69,16 @@ impl Walker {
         (self.failure, self.problems)
     }
 
-    fn report(&mut self, problem: Problem) {
-        if !self.quiet && self.problems.len() < MAX_PROBLEMS && self.reported.insert(problem.clone()) {
+    /// Reports a problem of `key` below the current place. Its path is written only if it is reported: a path may be
+    /// long, and the problems many.
+    fn report(&mut self, key: &str, problem: fn(String) -> Problem) {
+        if self.quiet || self.problems.len() >= MAX_PROBLEMS || self.room == 0 {
+            return;
+        }
+        let path = self.path_to(key);
+        self.room = self.room.saturating_sub(path.len());
+        let problem = problem(path);
+        if self.reported.insert(problem.clone()) {
             self.problems.push(problem);
         }
     }
@@ -293,8 +306,7 @@ fn read_map<'de, A: MapAccess<'de>>(seed: &mut Seed<'_>, item: Type, mut entries
     let mut object = Map::new();
     while let Some(key) = entries.next_key::<String>()? {
         if object.contains_key(&key) {
-            let path = seed.walker.path_to(&key);
-            seed.walker.report(Problem::Duplicate(path));
+            seed.walker.report(&key, Problem::Duplicate);
         }
         seed.walker.path.push(Step::Entry(key));
         let value = entries.next_value_seed(Seed { walker: seed.walker, ty: item, owner: seed.owner, rounding })?;
@@ -318,16 +330,14 @@ fn read_struct<'de, A: MapAccess<'de>>(
         let at = match key {
             Key::Field(at) => at,
             Key::Unknown(key) => {
-                let path = walker.path_to(&key);
-                walker.report(Problem::Unknown(path));
+                walker.report(&key, Problem::Unknown);
                 entries.next_value::<IgnoredAny>()?;
                 continue;
             }
         };
         let field = &schema.fields[at];
         if std::mem::replace(&mut seen[at], true) {
-            let path = walker.path_to(field.name);
-            walker.report(Problem::Duplicate(path));
+            walker.report(field.name, Problem::Duplicate);
         }
         walker.path.push(Step::Key(field.name));
         let value = entries.next_value_seed(Seed { walker, ty: field.ty, owner, rounding: Rounding::Nano })?;

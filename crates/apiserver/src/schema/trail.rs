@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where a value is. It is written out only in errors: a path can be as long as the object, and has as many places.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Trail<'a> {
+pub(crate) enum Trail<'a> {
     Root,
     Field(&'a Trail<'a>, &'a str),
     Item(&'a Trail<'a>, usize),
