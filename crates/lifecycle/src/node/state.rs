@@ -23,8 +23,11 @@ pub enum Held {
 pub enum Origin {
     /// Only a request of this run, whose outcome is unknown, speaks for it.
     Asked,
-    /// It was there once: an earlier run left it, or taking it away has begun.
+    /// It was there in this boot: a mount or a device of an earlier run is there, or taking it away has begun.
     Seen,
+    /// Only metadata on disk speaks for it, as after a reboot. It has to be taken away as what was seen, and says nothing
+    /// about whether the volume is attached to this machine.
+    Recorded,
 }
 
 /// What an error says about the effect of what failed.
@@ -66,7 +69,17 @@ impl Held {
     pub fn after_failed_removal(self) -> Self {
         match self {
             Self::Corrupted => Self::Corrupted,
-            Self::No | Self::Maybe(_) | Self::Yes => Self::Maybe(Origin::Seen),
+            Self::Maybe(Origin::Recorded) => Self::Maybe(Origin::Recorded),
+            Self::No | Self::Maybe(Origin::Asked | Origin::Seen) | Self::Yes => Self::Maybe(Origin::Seen),
+        }
+    }
+
+    /// Whether a mount or a device of this boot shows that the volume is attached to this machine. Anything else has to go
+    /// through the whole handshake before the driver is asked for it.
+    pub fn shows_attached(self) -> bool {
+        match self {
+            Self::Yes | Self::Corrupted | Self::Maybe(Origin::Seen) => true,
+            Self::No | Self::Maybe(Origin::Asked | Origin::Recorded) => false,
         }
     }
 

@@ -18,6 +18,7 @@ use crate::outcome::{Call, Code};
 
 const ASKED: Held = Held::Maybe(Origin::Asked);
 const SEEN: Held = Held::Maybe(Origin::Seen);
+const RECORDED: Held = Held::Maybe(Origin::Recorded);
 
 fn uid(text: &str) -> Uid {
     text.into()
@@ -156,6 +157,28 @@ fn the_handshake_comes_before_the_first_mount_node_9() {
     assert_eq!(because(SEEN, attach(false, false, Attachment::Going)), Because::AttachmentGoing);
 }
 
+/// Metadata without a mount or a device is what a reboot leaves. It is no proof that the volume is attached here.
+#[test]
+fn metadata_alone_does_not_replace_the_handshake() {
+    let pod = [wanted("p", RECORDED)];
+    let has = [holder("p", RECORDED, Wish::Wanted)];
+    let because = |reported, listed, attachment| {
+        let attach = Attach::Needed { reported, listed, attachment };
+        decide(&Observed { attach, ..observed(RECORDED, &pod, &has) }).because
+    };
+    let attached = Attachment::Attached;
+    assert_eq!(because(false, true, attached), Because::NotReported);
+    assert_eq!(because(true, false, attached), Because::NotAttached);
+    assert_eq!(because(true, true, Attachment::Waiting), Because::NotAttached);
+    assert_eq!(because(true, true, attached), Because::Staging);
+    // It is taken away as anything that may be there, with or without an attachment.
+    let leaves = [holder("p", RECORDED, Wish::Unwanted)];
+    let attach = Attach::Needed { reported: false, listed: false, attachment: Attachment::Missing };
+    let gone = Observed { attach, ..observed(RECORDED, &[], &leaves) };
+    assert_eq!(steps(&gone), [Step::Unpublish(uid("p"))]);
+    assert_eq!(steps(&Observed { holders: &[], ..gone }), [Step::Unstage]);
+}
+
 #[test]
 fn a_volume_for_one_pod_waits_for_the_other_one_to_leave_node_9() {
     let (pod, has) = ([wanted("b", Held::No)], [holder("a", SEEN, Wish::Wanted)]);
@@ -189,7 +212,7 @@ fn growing_and_publishing_again_are_for_pods_that_have_the_volume_node_6_2() {
 
 #[test]
 fn what_may_be_there_is_not_ready_and_is_not_gone_node_6_1() {
-    for held in [ASKED, SEEN] {
+    for held in [ASKED, SEEN, RECORDED] {
         let (pod, has) = ([wanted("p", held)], [holder("p", held, Wish::Wanted)]);
         assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Publish(uid("p"))], "only mounted is mounted");
         let leaves = [holder("p", held, Wish::Unwanted)];
@@ -213,6 +236,8 @@ fn errors_change_states_as_in_node_6_3() {
         (ASKED, Class::Transient, ASKED),
         (SEEN, Class::Final, SEEN),
         (SEEN, Class::Uncertain, SEEN),
+        (RECORDED, Class::Final, RECORDED),
+        (RECORDED, Class::Uncertain, RECORDED),
         (Held::Yes, Class::Final, Held::Yes),
         (Held::Yes, Class::Uncertain, Held::Yes),
     ];
@@ -222,6 +247,7 @@ fn errors_change_states_as_in_node_6_3() {
     for before in [Held::No, ASKED, SEEN, Held::Yes] {
         assert_eq!(before.after_failed_removal(), SEEN, "{before:?}: it is taken away again");
     }
+    assert_eq!(RECORDED.after_failed_removal(), RECORDED, "a failure is no proof that it is attached here");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use api::Uid;
 
 use super::Because;
 use super::selinux::Label;
-use super::state::{Held, Origin};
+use super::state::Held;
 use crate::decision::Decision;
 
 /// What is known of a volume on this machine.
@@ -288,8 +288,9 @@ pub fn standing(observed: &Observed<'_>, wanted: &Wanted) -> Because {
 /// Why the volume cannot be mounted yet, as far as attaching goes (node 9).
 fn unattached(observed: &Observed<'_>) -> Option<Because> {
     let Attach::Needed { reported, listed, attachment } = observed.attach else { return None };
-    // What this machine had when the agent started was listed before. The handshake is for what is new here.
-    let known = matches!(observed.device, Held::Yes | Held::Corrupted | Held::Maybe(Origin::Seen));
+    // What this machine has in this boot was listed before. The handshake is for what is new here, and for what only the
+    // metadata of an earlier boot speaks for.
+    let known = observed.device.shows_attached();
     if !known && !reported {
         return Some(Because::NotReported);
     }
@@ -306,6 +307,7 @@ fn unattached(observed: &Observed<'_>) -> Option<Because> {
 #[cfg(test)]
 mod dead {
     use super::*;
+    use crate::node::state::Origin;
 
     /// Weakness node 31 #9, race node 30 #10: a publish whose end is not known, on a filesystem that died.
     #[test]

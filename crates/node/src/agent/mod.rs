@@ -115,6 +115,8 @@ pub struct Agent {
     pub(crate) volume_news: Arc<Notify>,
     /// What files in containers have, if SELinux is on here; unset until the machine was asked.
     pub(crate) selinux: OnceLock<Option<Label>>,
+    /// What names this boot, if the machine says; unset until it was asked.
+    boot: OnceLock<Option<String>>,
     _subscriptions: Vec<Subscription>,
 }
 
@@ -158,6 +160,7 @@ impl Agent {
             look_again: Notify::new(),
             volume_news: Arc::default(),
             selinux: OnceLock::new(),
+            boot: OnceLock::new(),
             options,
             _subscriptions: Vec::new(),
         };
@@ -205,6 +208,8 @@ impl Agent {
     async fn prepare(&self) -> Result<(), layout::PrepareError> {
         layout::prepare(&*self.host, &self.options.layout).await?;
         self.learn_selinux().await;
+        let boot = self.host.boot().await?;
+        self.boot.get_or_init(|| boot);
         Ok(self.reconstruct().await?)
     }
 
@@ -226,6 +231,11 @@ impl Agent {
     async fn look_again(&self) {
         self.look_again.notified().await;
         self.inspect_mounts().await;
+    }
+
+    /// What names this boot, for what is written down in it.
+    pub(crate) fn boot(&self) -> Option<String> {
+        self.boot.get().cloned().flatten()
     }
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {

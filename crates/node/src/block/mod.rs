@@ -88,6 +88,7 @@ impl Agent {
             volume: Some(wish.spec.to_string()),
             node: Some(self.options.node.clone()),
             attachment: Some(attachment_name(driver.as_str(), handle, &self.options.node)),
+            boot: self.boot(),
             ..VolumeData::default()
         };
         let path = block.data();

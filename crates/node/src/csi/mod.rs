@@ -24,7 +24,7 @@ use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use lifecycle::attach::attachment_name;
 use lifecycle::node::because::Stage;
 use lifecycle::node::terms::WireMode;
-use lifecycle::node::{Class, Held, Origin, state};
+use lifecycle::node::{Class, Held, state};
 use lifecycle::outcome::{Call, Code};
 use runtime::csi::{CallError, Driver, Facts};
 use v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
@@ -94,7 +94,7 @@ impl Agent {
         if wish.what.is_inline() || !self.attaches(driver.as_str()) {
             return Ok(Values::new());
         }
-        if !matches!(known, Held::Yes | Held::Corrupted | Held::Maybe(Origin::Seen)) {
+        if !known.shows_attached() {
             let key = Key::cluster(&self.options.node);
             let node: Node =
                 self.context.client.get(Kind::NODE, &key).await.map_err(|error| failed(error.to_string()))?;

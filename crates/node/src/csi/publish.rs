@@ -173,6 +173,7 @@ impl Agent {
             attachment: Some(attachment_name(driver.as_str(), handle, &self.options.node)),
             lifecycle: Some(lifecycle),
             selinux: context.map(Label::to_string),
+            boot: self.boot(),
         }
     }
 

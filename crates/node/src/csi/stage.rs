@@ -33,6 +33,7 @@ impl Agent {
             driver: driver.to_string(),
             handle: handle.to_string(),
             selinux: context.map(Label::to_string),
+            boot: self.boot(),
             ..VolumeData::default()
         };
         data::store(&*self.host, &staged.data(), &kept).await.map_err(Failure::host(AT))?;

@@ -244,6 +244,10 @@ pub enum Selinux {
 pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// The mount table, which is the truth about what is mounted.
     fn mounts(&self) -> Answer<'_, Mounts>;
+    /// What names this run of the kernel and no other. `None` on a machine that does not say.
+    fn boot(&self) -> Answer<'_, Option<String>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
     fn find<'a>(&'a self, path: &'a Path) -> Answer<'a, Found>;
     /// What is at the end of a path, all links followed. A machine that knows no owners says 0, and calls every device a
     /// block device.

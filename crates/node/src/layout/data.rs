@@ -1,7 +1,8 @@
 //! `vol_data.json`: what must be known about a volume when there is nobody to ask (node 2.1).
 //!
-//! A flat object of strings on one line, as a kubelet writes and reads it. Ours has two more keys, a version and a
-//! checksum; a kubelet passes over them, and a file of a kubelet is believed without them.
+//! A flat object of strings on one line, as a kubelet writes and reads it. Ours has three more keys: a
+//! version, a checksum, and the boot in which it was written. A kubelet passes over them, and a file of a kubelet is believed
+//! without them.
 //!
 //! # Invariants
 //! 1. A file is replaced whole or not at all, and only when what it says changes (node 31 #1, #30).
@@ -27,6 +28,7 @@ const ATTACHMENT: &str = "attachmentID";
 const LIFECYCLE: &str = "volumeLifecycleMode";
 const SELINUX: &str = "seLinuxMountContext";
 const VERSION: &str = "orlopVersion";
+const BOOT: &str = "orlopBootID";
 const CHECKSUM: &str = "orlopChecksum";
 
 /// The form of the file. A reader passes over the keys of later forms.
@@ -49,7 +51,7 @@ impl Lifecycle {
     }
 }
 
-/// What a file says. The file of a staged volume says only the first two; that of a block volume has no lifecycle.
+/// What a file says. The file of a staged volume says only the first two and its boot; that of a block volume has no lifecycle.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VolumeData {
     pub driver: String,
@@ -62,6 +64,15 @@ pub struct VolumeData {
     pub lifecycle: Option<Lifecycle>,
     /// Only if it was mounted with one.
     pub selinux: Option<String>,
+    /// The boot in which the volume was last asked for. A file of a kubelet or of an earlier version has none.
+    pub boot: Option<String>,
+}
+
+impl VolumeData {
+    /// Whether the file is surely of another boot than this one: no mount and no device that is there now was made for it.
+    pub fn is_of_earlier_boot(&self, now: Option<&str>) -> bool {
+        self.boot.as_deref().zip(now).is_some_and(|(written, now)| written != now)
+    }
 }
 
 /// Why a file says nothing.
@@ -84,6 +95,7 @@ impl VolumeData {
             (ATTACHMENT, self.attachment.as_deref()),
             (LIFECYCLE, self.lifecycle.map(Lifecycle::text)),
             (SELINUX, self.selinux.as_deref()),
+            (BOOT, self.boot.as_deref()),
         ];
         let mut keys = BTreeMap::from([(DRIVER, self.driver.as_str()), (HANDLE, &self.handle), (VERSION, CURRENT)]);
         keys.extend(optional.into_iter().filter_map(|(key, value)| Some((key, value?))));
@@ -117,6 +129,7 @@ impl VolumeData {
                 _ => None,
             },
             selinux: take(SELINUX),
+            boot: take(BOOT),
         })
     }
 }

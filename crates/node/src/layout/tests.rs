@@ -115,6 +115,7 @@ fn pod_file() -> VolumeData {
         attachment: Some("csi-00".to_owned()),
         lifecycle: Some(Lifecycle::Persistent),
         selinux: None,
+        boot: Some("boot-1".to_owned()),
     }
 }
 
@@ -131,6 +132,7 @@ fn a_file_is_one_line_of_strings_that_a_kubelet_can_read_node_2_1() {
     assert_eq!(read("attachmentID"), Some("csi-00"));
     assert_eq!(read("volumeLifecycleMode"), Some("Persistent"));
     assert_eq!(read("seLinuxMountContext"), None);
+    assert_eq!(read("orlopBootID"), Some("boot-1"));
     assert_eq!(VolumeData::decode(line.as_bytes()), Ok(pod_file()));
 }
 
@@ -139,6 +141,14 @@ fn a_file_of_a_kubelet_is_believed_as_it_is_node_2_1() {
     let text = br#"{"attachmentID":"","driverName":"d","futureKey":"x","volumeHandle":"h"}"#;
     let expected = VolumeData { driver: "d".to_owned(), handle: "h".to_owned(), ..VolumeData::default() };
     assert_eq!(VolumeData::decode(text), Ok(expected));
+}
+
+#[test]
+fn a_file_is_of_an_earlier_boot_only_if_both_boots_are_known() {
+    assert!(pod_file().is_of_earlier_boot(Some("boot-2")));
+    assert!(!pod_file().is_of_earlier_boot(Some("boot-1")));
+    assert!(!pod_file().is_of_earlier_boot(None), "a machine that does not name its boots");
+    assert!(!VolumeData::default().is_of_earlier_boot(Some("boot-2")), "a file of a kubelet");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::Agent;
 use crate::actual::{Attachable, Entry, PodEntry, Shape, VolumeId, What};
 use crate::agent::Unread;
 use crate::host::{Found, HostError, Mounts};
-use crate::layout::{Lifecycle, Name, Plugin, Published, Staged, Stored, VolumeData, data, per_pod_name};
+use crate::layout::{Block, Lifecycle, Name, Plugin, Staged, Stored, VolumeData, data, per_pod_name};
 
 /// How long a mount is waited for while nothing else goes on.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -36,26 +36,31 @@ fn context(kept: &VolumeData) -> Option<Label> {
     kept.selinux.as_deref().and_then(Label::parse)
 }
 
-/// The mount table, and what of it is dead.
+/// The mount table, what of it is dead, and which boot it is of.
 struct Scene {
     mounts: Mounts,
     dead: BTreeSet<PathBuf>,
+    boot: Option<String>,
+}
+
+/// Whether a call to a driver has surely ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finished {
+    Yes,
+    Unknown,
 }
 
 impl Scene {
-    /// Healthy and finished, in doubt, or dead.
-    fn published(&self, published: &Published, finished: bool) -> Held {
-        let mount = published.mount();
-        match (self.mounts.at(&mount).is_some(), self.dead.contains(&mount), finished) {
-            (true, true, _) => Held::Corrupted,
-            (true, false, true) => Held::Yes,
-            (true, false, false) | (false, _, _) => Held::Maybe(Origin::Seen),
+    /// What metadata and the mount table say together about one mount point. A dead mount is taken away whoever made it;
+    /// metadata of an earlier boot is not about a mount of this one.
+    fn held(&self, mount: &Path, kept: &VolumeData, finished: Finished) -> Held {
+        let there = self.mounts.at(mount).is_some();
+        match (there, kept.is_of_earlier_boot(self.boot.as_deref()), finished) {
+            (true, _, _) if self.dead.contains(mount) => Held::Corrupted,
+            (true, false, Finished::Yes) => Held::Yes,
+            (true, false, Finished::Unknown) => Held::Maybe(Origin::Seen),
+            (true, true, _) | (false, _, _) => Held::Maybe(Origin::Recorded),
         }
-    }
-
-    /// In doubt, or dead.
-    fn staged(&self, staged: &Staged) -> Held {
-        if self.dead.contains(&staged.mount()) { Held::Corrupted } else { Held::Maybe(Origin::Seen) }
     }
 }
 
@@ -64,7 +69,7 @@ impl Agent {
     pub(crate) async fn reconstruct(&self) -> Result<(), HostError> {
         let scene = &self.survey().await?;
         self.find_staged(scene).await?;
-        self.find_blocks().await?;
+        self.find_blocks(&scene.mounts).await?;
         self.find_local().await?;
         self.find_local_devices().await?;
         for entry in self.host.list(&self.options.layout.pods()).await? {
@@ -86,7 +91,7 @@ impl Agent {
             .map(|point| async move { self.is_dead(&point).await.then_some(point) });
         let dead = glances.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect::<Vec<_>>().await;
         let dead = dead.into_iter().collect();
-        Ok(Scene { mounts, dead })
+        Ok(Scene { mounts, dead, boot: self.boot() })
     }
 
     /// Whether a mount is known to be dead after a moment. What does not answer is looked at again when there is time.
@@ -119,7 +124,10 @@ impl Agent {
                 let staged = Staged::from_path(directory.clone());
                 self.metrics.reconstructed.inc();
                 match data::load(&*self.host, &staged.data()).await? {
-                    Stored::Good(kept) => self.found_staged(&kept, scene.staged(&staged)),
+                    Stored::Good(kept) => {
+                        let device = scene.held(&staged.mount(), &kept, Finished::Unknown);
+                        self.found_staged(&kept, device);
+                    }
                     // Somebody removed it: what is mounted is somebody's volume all the same (node 13.2 step 3).
                     Stored::Absent if scene.mounts.at(&staged.mount()).is_some() => {
                         tracing::error!(path = %staged.data().display(), "metadata of a staged volume is missing");
@@ -176,7 +184,7 @@ impl Agent {
     }
 
     /// Devices that drivers gave to this machine.
-    async fn find_blocks(&self) -> Result<(), HostError> {
+    async fn find_blocks(&self, mounts: &Mounts) -> Result<(), HostError> {
         for volume in self.host.list(&self.options.layout.blocks()).await? {
             let Some(block) =
                 Name::found(&volume.name).and_then(|name| self.options.layout.block(&name).ok().map(|b| (name, b)))
@@ -186,7 +194,7 @@ impl Agent {
             let (name, block) = block;
             self.metrics.reconstructed.inc();
             match data::load(&*self.host, &block.data()).await? {
-                Stored::Good(kept) => self.found_block(&kept, &name).await?,
+                Stored::Good(kept) => self.found_block(&kept, &name, mounts).await?,
                 // Metadata comes first and goes last: without it and without content nobody was asked for anything.
                 Stored::Absent if self.clear_unasked(&block).await.is_ok() => {}
                 Stored::Absent | Stored::Damaged(_) => self.unreadable(Unread::Block { volume: name }),
@@ -195,7 +203,7 @@ impl Agent {
         Ok(())
     }
 
-    pub(crate) async fn found_block(&self, kept: &VolumeData, volume: &Name) -> Result<(), HostError> {
+    pub(crate) async fn found_block(&self, kept: &VolumeData, volume: &Name, mounts: &Mounts) -> Result<(), HostError> {
         let (Ok(driver), Ok(block)) = (Name::new(&kept.driver), self.options.layout.block(volume)) else {
             return Ok(());
         };
@@ -208,14 +216,41 @@ impl Agent {
             let children = self.host.list(&directory).await?;
             pods.extend(children.iter().filter_map(|child| Some(Uid::from(Name::found(&child.name)?.as_str()))));
         }
+        let origin = match self.has_device(kept, &block, mounts).await? {
+            true => Origin::Seen,
+            false => Origin::Recorded,
+        };
         let mut world = self.world();
         let entry = world.actual.entry(id).or_insert_with(|| Entry::new(what, Attachable::Unknown));
-        entry.device = Held::Maybe(Origin::Seen);
+        entry.device = Held::Maybe(origin);
         for pod in pods {
-            let held = PodEntry::found(volume, Held::Maybe(Origin::Seen));
+            let held = PodEntry::found(volume, Held::Maybe(origin));
             entry.pods.entry(pod).or_insert(held);
         }
         Ok(())
+    }
+
+    /// Whether a device of this boot is there: a mount in one of the volume's places, or a device or a link that a driver
+    /// published. Such files outlive a reboot, so they count only with metadata that is surely of this boot.
+    async fn has_device(&self, kept: &VolumeData, block: &Block, mounts: &Mounts) -> Result<bool, HostError> {
+        let boot = self.boot();
+        if kept.is_of_earlier_boot(boot.as_deref()) {
+            return Ok(false);
+        }
+        let places = [block.staging(), block.published(), block.map()];
+        if places.iter().any(|place| mounts.under(place).next().is_some()) {
+            return Ok(true);
+        }
+        if kept.boot.is_none() || kept.boot != boot {
+            return Ok(false);
+        }
+        for pod in self.host.list(&block.published()).await? {
+            let found = self.host.find(&block.published().join(&pod.name)).await?;
+            if matches!(found, Found::Device | Found::Symlink) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Devices of local volumes that are mounted for the machine.
@@ -270,8 +305,11 @@ impl Agent {
         match data::load(&*self.host, &published.data()).await? {
             Stored::Good(kept) => {
                 let marker = place.ready_marker(Plugin::Csi, spec);
-                let finished = self.host.find(&marker).await? == Found::File;
-                let held = scene.published(&published, finished);
+                let finished = match self.host.find(&marker).await? {
+                    Found::File => Finished::Yes,
+                    _ => Finished::Unknown,
+                };
+                let held = scene.held(&published.mount(), &kept, finished);
                 self.found_published(&kept, uid, spec, held);
             }
             // Nothing was ever asked for: metadata comes first.
@@ -301,10 +339,13 @@ impl Agent {
         let entry = world.actual.entry(id.into()).or_insert_with(|| Entry::new(what, attachable));
         entry.pods.insert(uid.as_str().into(), PodEntry::found(spec, held));
         entry.context = context(kept).or(entry.context.take());
-        // What a pod has was staged: it needs no second call to know that.
-        if held == Held::Yes && entry.device == Held::Maybe(Origin::Seen) {
-            entry.device = Held::Yes;
-        }
+        entry.device = match (entry.device, held) {
+            // What a pod has was staged: it needs no second call to know that.
+            (Held::Maybe(_), Held::Yes) => Held::Yes,
+            // A driver need not mount anything to stage a volume: a pod's mount shows as well that it is attached here.
+            (Held::Maybe(Origin::Recorded), Held::Maybe(Origin::Seen) | Held::Corrupted) => Held::Maybe(Origin::Seen),
+            (device, _) => device,
+        };
     }
 
     fn found_in_tree(&self, plugin: Plugin, uid: &Name, spec: &Name) {

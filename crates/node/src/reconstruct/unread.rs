@@ -75,8 +75,12 @@ impl Agent {
         }
         let mounts = self.host.mounts().await.unwrap_or_default();
         let mount = staged.mount();
-        let dead = mounts.at(&mount).is_some() && self.is_dead(&mount).await;
-        self.found_staged(&kept, if dead { Held::Corrupted } else { Held::Maybe(Origin::Seen) });
+        let held = match mounts.at(&mount).is_some() {
+            true if self.is_dead(&mount).await => Held::Corrupted,
+            true => Held::Maybe(Origin::Seen),
+            false => Held::Maybe(Origin::Recorded),
+        };
+        self.found_staged(&kept, held);
         true
     }
 
@@ -118,7 +122,13 @@ impl Agent {
             None => self.volume_named(spec).await,
         };
         let (Some(kept), Ok(uid)) = (kept, Name::new(pod.as_str())) else { return false };
-        self.found_published(&kept, &uid, spec, Held::Maybe(Origin::Seen));
+        // Without the mount table nothing shows that the volume is attached here.
+        let mounts = self.host.mounts().await.unwrap_or_default();
+        let origin = match mounts.at(&self.options.layout.pod(&uid).csi(spec).mount()) {
+            Some(_) => Origin::Seen,
+            None => Origin::Recorded,
+        };
+        self.found_published(&kept, &uid, spec, Held::Maybe(origin));
         true
     }
 
@@ -138,7 +148,9 @@ impl Agent {
 
     async fn block_of(&self, volume: &Name) -> bool {
         let Some(kept) = self.volume_named(volume).await else { return false };
-        match self.found_block(&kept, volume).await {
+        // Without the mount table nothing shows that the volume is attached here.
+        let mounts = self.host.mounts().await.unwrap_or_default();
+        match self.found_block(&kept, volume, &mounts).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(%error, "a block volume cannot be looked at");

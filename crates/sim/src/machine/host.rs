@@ -159,6 +159,14 @@ impl Host for ModelHost {
         )
     }
 
+    fn boot(&self) -> Answer<'_, Option<String>> {
+        let boot = match self.power {
+            Power::On { boot } => Some(format!("boot-{boot}")),
+            Power::Off => None,
+        };
+        Box::pin(std::future::ready(Ok(boot)))
+    }
+
     fn find<'a>(&'a self, path: &'a Path) -> Answer<'a, Found> {
         Box::pin(self.call(ask("look at", path), move |kernel| found(kernel, path)))
     }

@@ -127,6 +127,14 @@ impl Host for LinuxHost {
         self.ask("read", Path::new(mounting::TABLE), move |call| table.read(call))
     }
 
+    fn boot(&self) -> Answer<'_, Option<String>> {
+        self.ask("read", Path::new("/proc/sys/kernel/random/boot_id"), |call| {
+            let read = files::read(call)?;
+            let id = read.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
+            Ok(id.filter(|id| !id.is_empty()))
+        })
+    }
+
     fn find<'a>(&'a self, path: &'a Path) -> Answer<'a, Found> {
         self.ask("look at", path, files::find)
     }
