@@ -92,10 +92,19 @@ fn a_pool_whose_identity_is_damaged_is_not_made_anew() {
     drop(Driver::start(&scratch, &Options::default()));
     let identity = fs::read(pool.join("pool.json")).unwrap();
     fs::write(pool.join("pool.json"), &identity[..identity.len() / 2]).unwrap();
-    assert_says(&refusal(&scratch, &Options::default()), &["pool.json", "damaged"]);
+    // A driver that knew the pool takes it for missing and serves the others; one that did not refuses to start.
+    let fresh = || {
+        let state = tempfile::tempdir_in(scratch.path("")).unwrap().keep();
+        Options::default().env("ORLOP_STATE_DIR", state.to_str().unwrap())
+    };
+    let missing = || Driver::start(&scratch, &Options::default()).log();
+    assert_says(&missing(), &["pool missing:", "pool.json", "damaged"]);
+    assert_says(&refusal(&scratch, &fresh()), &["pool.json", "damaged"]);
     assert_eq!(fs::read(pool.join("pool.json")).unwrap(), identity[..identity.len() / 2]);
     fs::remove_file(pool.join("pool.json")).unwrap();
-    assert_says(&refusal(&scratch, &Options::default()), &["is not empty", "not a pool"]);
+    assert_says(&missing(), &["pool missing:", "holds no pool.json"]);
+    assert_says(&refusal(&scratch, &fresh()), &["is not empty", "not a pool"]);
+    assert!(!pool.join("pool.json").exists());
     fs::write(pool.join("pool.json"), &identity).unwrap();
     drop(Driver::start(&scratch, &Options::default()));
 }
