@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use driver_local::pool::leftovers;
 use driver_local::record::{self, CopyIntent, SourceStamp};
 use linux::fs::FsType;
+use linux::mounts;
 use rustix::fs::FallocateFlags;
 use tonic::Code;
 
@@ -158,15 +159,6 @@ fn unfinished_copies_go_with_their_source_and_are_listed_until_then() {
     world.end_clean();
 }
 
-/// Makes a pool's files removable again, also when the test fails.
-struct Mutable(PathBuf);
-
-impl Drop for Mutable {
-    fn drop(&mut self) {
-        drop(std::process::Command::new("chattr").args(["-R", "-f", "-i"]).arg(&self.0).status());
-    }
-}
-
 #[test]
 fn what_could_not_be_removed_is_tried_again_with_the_next_deletion() {
     needs!();
@@ -176,15 +168,15 @@ fn what_could_not_be_removed_is_tried_again_with_the_next_deletion() {
         let mut request = create_request("stuck", 16 * MIB, mount(""));
         request.parameters = map([("kind", "directory")]);
         let stuck = create_with(&clients, request).await.unwrap().volume_id;
-        let file = world.volume(&stuck).join("data/file");
-        fs::write(&file, b"").unwrap();
         let pool = world.scratch.path("pool");
-        let mutable = Mutable(pool.clone());
-        tool("chattr", ["+i", file.to_str().unwrap()]);
+        // A mount of somebody else's inside of it cannot be removed.
+        let inside = world.volume(&stuck).join("data/inside");
+        fs::create_dir(&inside).unwrap();
+        tool("mount", ["-t", "tmpfs", "none", inside.to_str().unwrap()]);
         delete(&clients, &stuck).await.unwrap();
         let left = leftovers(&pool).unwrap();
         assert_eq!(left.len(), 1, "{left:?}");
-        drop(mutable);
+        mounts::unmount_all(&left[0].path.join("data/inside")).unwrap();
         let next = create(&clients, "next", 16 * MIB, block()).await.unwrap().volume_id;
         delete(&clients, &next).await.unwrap();
         assert_eq!(leftovers(&pool).unwrap(), []);
