@@ -18,7 +18,7 @@ use crate::rig::{Driver, MIB, Options, run};
 
 /// Takes space of the pool's filesystem until this much is left.
 fn leave_free(pool: &Path, left: u64) -> PathBuf {
-    let path = pool.join("somebody-elses-file");
+    let path = pool.join("foreign-file");
     let file = File::options().create(true).truncate(false).write(true).open(&path).unwrap();
     let stat = rustix::fs::statvfs(pool).unwrap();
     let more = (stat.f_bavail * stat.f_frsize).saturating_sub(left);
@@ -169,7 +169,7 @@ fn what_could_not_be_removed_is_tried_again_with_the_next_deletion() {
         request.parameters = map([("kind", "directory")]);
         let stuck = create_with(&clients, request).await.unwrap().volume_id;
         let pool = world.scratch.path("pool");
-        // A mount of somebody else's inside of it cannot be removed.
+        // A foreign mount inside of it cannot be removed.
         let inside = world.volume(&stuck).join("data/inside");
         fs::create_dir(&inside).unwrap();
         tool("mount", ["-t", "tmpfs", "none", inside.to_str().unwrap()]);
