@@ -45,7 +45,7 @@ pub enum Nature {
         row: &'static Kind,
         rules: Option<&'static dyn Rules>,
     },
-    Custom(Custom),
+    Custom(Box<Custom>),
 }
 
 /// What hangs below an object.
@@ -120,7 +120,7 @@ impl Resource {
     pub fn rules(&self) -> Option<&dyn Rules> {
         match &self.nature {
             Nature::BuiltIn { rules, .. } => rules.map(|rules| rules as &dyn Rules),
-            Nature::Custom(custom) => Some(custom),
+            Nature::Custom(custom) => Some(&**custom),
         }
     }
 
@@ -135,7 +135,7 @@ impl Resource {
     pub fn custom(&self) -> Option<&Custom> {
         match &self.nature {
             Nature::BuiltIn { .. } => None,
-            Nature::Custom(custom) => Some(custom),
+            Nature::Custom(custom) => Some(&**custom),
         }
     }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use driver_sdk::{Condition, Error, Reason, VolumeId};
@@ -27,9 +27,10 @@ use crate::node::mounts_of_loop;
 use crate::params::shown;
 use crate::pool::{Hold, Place, Pool, Space};
 use crate::record::{AccessKind, Kind, VolumeRecord};
+use linux::flush::OpenMount;
 use linux::freeze::{self, Frozen};
 use linux::loopdev::{self, BackingFile};
-use linux::mountinfo::MountTable;
+use linux::mountinfo::{Mount, MountTable};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -207,7 +208,9 @@ impl Core {
         Ok(())
     }
 
-    fn freeze_volume(&self, found: &Found<'_>, id: &str, mount: &Path) -> Result<(), Error> {
+    fn freeze_volume(&self, found: &Found<'_>, id: &str, mount: &Mount) -> Result<(), Error> {
+        let opened =
+            Arc::new(OpenMount::open(mount).map_err(|error| Error::backend("opening a volume of a full pool", error))?);
         {
             let volumes = self.frozen_volumes();
             if volumes.leaving.contains_key(id) {
@@ -215,13 +218,13 @@ impl Core {
             }
             if volumes.frozen.contains_key(id) {
                 drop(volumes);
-                return refreeze(mount);
+                return refreeze(&opened.dir);
             }
         }
         let lock = self.hold(found, Hold::Exclusive)?;
         let guard: Vec<OsString> =
-            self.config.hold_guard.iter().cloned().chain([mount.as_os_str().to_owned()]).collect();
-        let frozen = Frozen::freeze(&guard, &[mount.to_owned()], FREEZE_PATIENCE)
+            self.config.hold_guard.iter().cloned().chain([opened.path_for_other_processes()]).collect();
+        let frozen = Frozen::freeze(&guard, &[opened], FREEZE_PATIENCE)
             .map_err(|error| Error::backend("freezing a volume of a full pool", error))?;
         drop(lock);
         let mut volumes = self.frozen_volumes();
@@ -230,7 +233,7 @@ impl Core {
             return Ok(());
         }
         volumes.frozen.insert(id.to_owned(), (frozen, found.object.dir().to_owned()));
-        tracing::warn!(volume = %id, mount = %mount.display(), "the volume is frozen: its pool is full");
+        tracing::warn!(volume = %id, mount = %mount.mount_point.display(), "the volume is frozen: its pool is full");
         Ok(())
     }
 
@@ -351,7 +354,7 @@ fn pool_level(pool: &Pool) -> Result<(SpaceLook, Level, Level), Error> {
 }
 
 /// A mount through which the volume's filesystem can be written to.
-fn writable_mount(found: &Found<'_>, table: &MountTable, bound: &loopdev::Bound) -> Result<Option<PathBuf>, Error> {
+fn writable_mount(found: &Found<'_>, table: &MountTable, bound: &loopdev::Bound) -> Result<Option<Mount>, Error> {
     let Ok(record) = found.object.record::<VolumeRecord>() else { return Ok(None) };
     if (record.kind, record.access) != (Kind::Image, AccessKind::Mount) {
         return Ok(None);
@@ -360,13 +363,12 @@ fn writable_mount(found: &Found<'_>, table: &MountTable, bound: &loopdev::Bound)
     let backing = BackingFile::of(&image).map_err(fault::sys)?;
     let statuses = bound.of(backing).map_err(fault::sys)?;
     let mounts = statuses.iter().flat_map(|status| mounts_of_loop(table, &status.device));
-    Ok(mounts.filter(|mount| !mount.is_filesystem_read_only()).map(|mount| mount.mount_point.clone()).next())
+    Ok(mounts.filter(|mount| !mount.is_filesystem_read_only()).next().cloned())
 }
 
 /// Makes sure that a volume which was frozen still is: another process may have thawed it, as a controller does at start.
-fn refreeze(mount: &Path) -> Result<(), Error> {
-    let dir = File::open(mount).map_err(|error| fault::io(format!("opening {}", mount.display()), error))?;
-    match freeze::freeze(&dir) {
+fn refreeze(dir: &File) -> Result<(), Error> {
+    match freeze::freeze(dir) {
         Ok(()) => Ok(()),
         Err(error) if error.is(Errno::BUSY) => Ok(()),
         Err(error) => Err(fault::sys(error)),

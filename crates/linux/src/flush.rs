@@ -4,7 +4,9 @@
 //! after the error, and syncs it, is told, unless an earlier caller was. So the files are opened before anything else is
 //! done, and stay open until the last sync.
 
+use std::ffi::OsString;
 use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
@@ -40,6 +42,11 @@ impl OpenMount {
         } else {
             Err(OpenMountError::Covered(place.clone()))
         }
+    }
+
+    /// A path by which another process opens this very directory, even if another mount covers it meanwhile.
+    pub fn path_for_other_processes(&self) -> OsString {
+        format!("/proc/{}/fd/{}", std::process::id(), self.dir.as_raw_fd()).into()
     }
 
     /// Writes the whole filesystem to its device; an error that an earlier write met is reported as well.

@@ -90,7 +90,7 @@ fn resource(definition: &Value, version: &Value) -> Resource {
             StatusEndpoint::None => Vec::new(),
         },
         stored_as: format!("{group}/{plural}"),
-        nature: Nature::Custom(custom),
+        nature: Nature::Custom(Box::new(custom)),
         version: name,
         plural,
         group,

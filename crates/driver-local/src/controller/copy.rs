@@ -231,10 +231,7 @@ impl Core {
         }
         mounts.sort_unstable_by(|one, other| one.place.cmp(&other.place));
         // The guard gets the directories that are open here: by its path it could open a mount that covers the volume's.
-        let opened = mounts.iter().map(|mount| {
-            let number = std::os::fd::AsRawFd::as_raw_fd(&mount.dir);
-            OsString::from(format!("/proc/{}/fd/{number}", std::process::id()))
-        });
+        let opened = mounts.iter().map(|mount| mount.path_for_other_processes());
         let guard: Vec<OsString> = self.config.freeze_guard.iter().cloned().chain(opened).collect();
         let error = match Frozen::freeze(&guard, &mounts, self.config.freeze_budget) {
             Ok(frozen) => return Ok(Some(frozen)),

@@ -159,7 +159,9 @@ fn named(name: &str) -> v1::CreateVolumeRequest {
 
 /// Waits for a state of the link.
 async fn until(driver: &Driver, want: impl Fn(&Link) -> bool) -> Link {
-    driver.link().wait_for(|link| want(link)).await.unwrap().clone()
+    let mut link = driver.link();
+    link.wait_for(|link| want(link)).await.unwrap();
+    link.borrow().clone()
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,9 +11,9 @@ use lifecycle::registration::lease::{
 use node::registry::Readiness;
 use node::registry::machine::{LeaseMemory, Machine, Options};
 use runtime::time::SuspendableClock;
+use runtime::watch;
 use runtime::{Context, Stop};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::machine::{identity, lease};

@@ -62,7 +62,10 @@ impl Place<'_> {
     /// Counts an item that is merged for the second time.
     fn repeat(self) -> Result<(), StrategicError> {
         match self.repetitions.get().checked_sub(1) {
-            Some(left) => Ok(self.repetitions.set(left)),
+            Some(left) => {
+                self.repetitions.set(left);
+                Ok(())
+            }
             None => internal(format!("the items of the patch repeat a merge key more than {MOST_REPETITIONS} times")),
         }
     }
