@@ -11,7 +11,8 @@ use crate::quantity::{Format, Quantity};
 
 /// A number of bytes and the text it came as: `10Gi` stays `10Gi` when it is copied from a volume to a claim.
 ///
-/// A fraction of a byte counts as a whole one. An amount beyond what 64 bits hold is held at their end: no backend has it.
+/// A fraction of a byte counts as a whole one. Amounts compare exactly, however large they are; [`Amount::bytes`] of one that
+/// is beyond what 64 bits hold is their end, since no backend has it.
 #[derive(Clone)]
 pub struct Amount {
     bytes: i64,
@@ -33,8 +34,19 @@ impl Amount {
         Self { bytes, text: Word::new(&text) }
     }
 
+    /// No bytes at all: what is not said.
+    pub fn zero() -> Self {
+        Self::from_bytes(0)
+    }
+
+    /// For drivers and sums. To compare amounts, compare them themselves.
     pub fn bytes(&self) -> i64 {
         self.bytes
+    }
+
+    /// Whether [`Amount::bytes`] may stand for other amounts as well.
+    fn is_at_the_end(&self) -> bool {
+        matches!(self.bytes, i64::MIN | i64::MAX)
     }
 
     pub fn text(&self) -> &str {
@@ -44,7 +56,7 @@ impl Amount {
 
 impl PartialEq for Amount {
     fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
+        self.cmp(other) == Ordering::Equal
     }
 }
 
@@ -58,7 +70,16 @@ impl PartialOrd for Amount {
 
 impl Ord for Amount {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.bytes.cmp(&other.bytes)
+        match self.bytes.cmp(&other.bytes) {
+            Ordering::Equal if self.is_at_the_end() => {
+                match (Quantity::parse(&self.text), Quantity::parse(&other.text)) {
+                    (Ok(one), Ok(other)) => one.cmp(&other),
+                    // Both were read from these texts.
+                    (Err(_), _) | (_, Err(_)) => Ordering::Equal,
+                }
+            }
+            order => order,
+        }
     }
 }
 
@@ -103,6 +124,16 @@ mod tests {
     fn a_fraction_of_a_byte_is_a_byte_and_an_absurd_amount_is_the_largest() {
         assert_eq!(Amount::parse("1m").unwrap().bytes(), 1);
         assert_eq!(Amount::parse("1e30").unwrap().bytes(), i64::MAX);
+    }
+
+    #[test]
+    fn amounts_beyond_64_bits_compare_exactly() {
+        let amount = |text: &str| Amount::parse(text).unwrap();
+        assert!(amount("200E") < amount("950E") && amount("950E") > amount("200E"));
+        assert_ne!(amount("200E"), amount("950E"));
+        assert_eq!(amount("950E"), amount("0.95e21"));
+        assert!(amount("1e39") < amount("1e40") && amount("-950E") < amount("-200E"));
+        assert!(amount("1Gi") < amount("200E") && amount("9223372036854775807") < amount("200E"));
     }
 
     #[test]

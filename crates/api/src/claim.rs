@@ -165,6 +165,12 @@ impl Claim {
         self.attributes_class.as_deref().unwrap_or_default()
     }
 
+    /// How much it asks for; nothing if it does not say.
+    pub fn size(&self) -> Amount {
+        self.request.clone().unwrap_or_else(Amount::zero)
+    }
+
+    /// For drivers and sums. To compare sizes, compare [`Claim::size`].
     pub fn request_bytes(&self) -> i64 {
         self.request.as_ref().map_or(0, Amount::bytes)
     }

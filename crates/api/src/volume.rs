@@ -151,6 +151,12 @@ impl Volume {
         self.attributes_class.as_deref().unwrap_or_default()
     }
 
+    /// How large it is; nothing if it does not say.
+    pub fn size(&self) -> Amount {
+        self.capacity.clone().unwrap_or_else(Amount::zero)
+    }
+
+    /// For sums. To compare sizes, compare [`Volume::size`].
     pub fn capacity_bytes(&self) -> i64 {
         self.capacity.as_ref().map_or(0, Amount::bytes)
     }

@@ -39,7 +39,7 @@ impl Mismatch {
     fn holds(self, claim: &Claim, volume: &Volume) -> bool {
         match self {
             Self::Deleting => volume.meta.is_deleting(),
-            Self::TooSmall => volume.capacity_bytes() < claim.request_bytes(),
+            Self::TooSmall => volume.size() < claim.size(),
             Self::Class => volume.class().text() != claim.class().text(),
             Self::AttributesClass => volume.attributes_class() != claim.attributes_class(),
             Self::Mode => volume.mode != claim.mode,

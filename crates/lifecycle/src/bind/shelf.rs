@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use api::selector::{Operator, Requirement};
-use api::{Claim, Key, Pairs, Volume, VolumeMode, VolumePhase, Word};
+use api::{Amount, Claim, Key, Pairs, Volume, VolumeMode, VolumePhase, Word};
 
 use super::compatible::{self, Mismatch};
 
@@ -101,7 +101,7 @@ impl PartialEq for Reserved {
 impl Eq for Reserved {}
 
 /// Volumes of one place: size, then name. A size alone stands before all volumes of that size.
-type Row = BTreeSet<(i64, Option<Named>)>;
+type Row = BTreeSet<(Amount, Option<Named>)>;
 
 /// Volumes by place.
 type Rows = BTreeMap<Place, Row>;
@@ -167,7 +167,7 @@ impl Shelf {
     }
 
     fn shelve(&mut self, volume: &Arc<Volume>) {
-        let (place, row) = (place(volume), (volume.capacity_bytes(), Some(Named(volume.clone()))));
+        let (place, row) = (place(volume), (volume.size(), Some(Named(volume.clone()))));
         let rows = match near(volume) {
             None => &mut self.open,
             Some(near) => {
@@ -180,7 +180,7 @@ impl Shelf {
     }
 
     fn unshelve(&mut self, volume: &Arc<Volume>) {
-        let (place, row) = (place(volume), (volume.capacity_bytes(), Some(Named(volume.clone()))));
+        let (place, row) = (place(volume), (volume.size(), Some(Named(volume.clone()))));
         discard(&mut self.free, &place, &row);
         let Some(near) = near(volume) else { return discard(&mut self.open, &place, &row) };
         if let Some(rows) = self.near.get_mut(&near) {
@@ -224,7 +224,7 @@ impl Shelf {
                 let found = rows.filter_map(|rows| smallest(rows, claim, allowed));
                 let order = |volume: &Arc<Volume>| {
                     let access = volume.access.set();
-                    (access.count_ones(), access, volume.capacity_bytes(), Word::new(volume.name()))
+                    (access.count_ones(), access, volume.size(), Word::new(volume.name()))
                 };
                 found.min_by_key(order).map_or(Offer::Nothing, Offer::Free)
             }
@@ -250,7 +250,7 @@ impl Shelf {
         let designating = naming.filter(|volume| volume.designates(claim));
         let by_bond = |volume: &&Arc<Volume>| volume.claim.as_ref().is_some_and(|reference| reference.uid.is_none());
         let suits = |volume: &&Arc<Volume>| compatible::designated(claim, volume).is_err();
-        designating.min_by_key(|volume| (by_bond(volume), suits(volume), volume.capacity_bytes())).cloned()
+        designating.min_by_key(|volume| (by_bond(volume), suits(volume), volume.size())).cloned()
     }
 
     /// Free volumes of a class, for a scheduler that wants to know whether looking is worth it, and for `explain`.
@@ -278,14 +278,14 @@ fn smallest(rows: &Rows, claim: &Claim, allowed: impl Fn(&Volume) -> bool) -> Op
     // Fewest access modes first; the set itself breaks ties, so that the order never depends on chance.
     shelves.sort_by_key(|(access, _)| (access.count_ones(), *access));
     let found = shelves.into_iter().try_for_each(|(_, shelf)| {
-        let fits = volumes(shelf.range((claim.request_bytes(), None)..));
+        let fits = volumes(shelf.range((claim.size(), None)..));
         let mut suiting = fits.filter(|volume| compatible::picked(claim, volume).is_ok() && allowed(volume));
         suiting.next().map_or(ControlFlow::Continue(()), |volume| ControlFlow::Break(volume.clone()))
     });
     found.break_value()
 }
 
-fn volumes<'a>(row: impl Iterator<Item = &'a (i64, Option<Named>)>) -> impl Iterator<Item = &'a Arc<Volume>> {
+fn volumes<'a>(row: impl Iterator<Item = &'a (Amount, Option<Named>)>) -> impl Iterator<Item = &'a Arc<Volume>> {
     row.filter_map(|(_, named)| named.as_ref().map(|Named(volume)| volume))
 }
 

@@ -38,7 +38,7 @@ impl Growth {
 /// Adds that the claim is to grow, if it is.
 pub(super) fn look(trail: &mut Trail<'_>, claim: &Claim) {
     let (Some(asked), Some(has)) = (&claim.request, &claim.status.capacity) else { return };
-    if asked.bytes() <= has.bytes() {
+    if asked <= has {
         return;
     }
     let picture = trail.picture;

@@ -129,7 +129,7 @@ fn cloned(claim: &Claim, source: Lookup<'_, Claim>) -> Option<Problem> {
         return Some(Problem::Unlike { what: "volumeMode" });
     }
     let held = source.status.capacity.as_ref().or(source.request.as_ref());
-    held.filter(|held| held.bytes() > claim.request_bytes()).map(|held| Problem::Larger { size: held.clone() })
+    held.filter(|held| **held > claim.size()).map(|held| Problem::Larger { size: held.clone() })
 }
 
 fn restored(claim: &Claim, source: Lookup<'_, Snapshot>) -> Option<Problem> {
@@ -145,7 +145,7 @@ fn restored(claim: &Claim, source: Lookup<'_, Snapshot>) -> Option<Problem> {
         return Some(Problem::NotReady { error: source.error.clone() });
     }
     let held = source.restore_size.as_ref();
-    held.filter(|held| held.bytes() > claim.request_bytes()).map(|held| Problem::Larger { size: held.clone() })
+    held.filter(|held| **held > claim.size()).map(|held| Problem::Larger { size: held.clone() })
 }
 
 /// Whether a grant lets a claim of another namespace use a source.

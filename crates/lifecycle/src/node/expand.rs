@@ -27,11 +27,11 @@ pub const INFEASIBLE: &str = "NodeResizeInfeasible";
 /// The prechecks of node 18.1, and 18.2 for claims that do not keep track.
 pub fn growth(claim: &Claim, volume: &Amount, everywhere: Everywhere) -> Growth {
     let status = &claim.status;
-    let capacity = status.capacity.as_ref().map_or(0, Amount::bytes);
+    let capacity = status.capacity.clone().unwrap_or_else(Amount::zero);
     let (None, None) = (&status.allocated, &status.resize) else {
-        return tracked(claim, capacity, everywhere);
+        return tracked(claim, &capacity, everywhere);
     };
-    match capacity >= volume.bytes() {
+    match capacity >= *volume {
         true => Growth::Done { size: volume.clone() },
         false => Growth::Grow { target: volume.clone(), mark: false, tracked: false },
     }
@@ -45,11 +45,11 @@ pub enum Everywhere {
     No,
 }
 
-fn tracked(claim: &Claim, capacity: i64, everywhere: Everywhere) -> Growth {
+fn tracked(claim: &Claim, capacity: &Amount, everywhere: Everywhere) -> Growth {
     let Some(target) = claim.status.allocated.clone() else { return Growth::NotAllowed };
     let resize = claim.status.resize.as_deref().unwrap_or_default();
     match resize {
-        "" if capacity >= target.bytes() => match everywhere {
+        "" if *capacity >= target => match everywhere {
             Everywhere::Yes => Growth::Grow { target, mark: false, tracked: true },
             Everywhere::No => Growth::Done { size: target },
         },

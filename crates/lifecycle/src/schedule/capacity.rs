@@ -111,7 +111,8 @@ struct Room {
 
 impl Room {
     fn fits(&self, bytes: i64, more: i64) -> bool {
-        let limit = self.capacity.limit().is_some_and(|limit| bytes <= limit.bytes());
+        // What is held at the end of 64 bits may be more than any limit that is held there, too.
+        let limit = bytes < i64::MAX && self.capacity.limit().is_some_and(|limit| bytes <= limit.bytes());
         let rest = self.capacity.capacity.as_ref().map(|capacity| capacity.bytes().saturating_sub(self.reserved));
         limit && rest.is_none_or(|rest| bytes.saturating_add(more) <= rest)
     }

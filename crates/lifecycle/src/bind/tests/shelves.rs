@@ -27,6 +27,15 @@ fn the_smallest_volume_that_fits_is_offered_and_ties_go_to_the_name() {
 }
 
 #[test]
+fn sizes_beyond_64_bits_are_told_apart() {
+    let shelf = shelf([size("small", "200E")]);
+    let huge = claim(json!({"spec": {"resources": {"requests": {"storage": "950E"}}}}));
+    assert!(matches!(shelf.offer(&huge), Offer::Nothing));
+    let exact = claim(json!({"spec": {"resources": {"requests": {"storage": "200E"}}}}));
+    assert_eq!(free(shelf.offer(&exact)), Some("small".into()));
+}
+
+#[test]
 fn what_does_not_suit_is_not_offered() {
     let cases = [
         ("too small", json!({"spec": {"capacity": {"storage": "1Gi"}}})),

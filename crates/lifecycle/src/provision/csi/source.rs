@@ -212,7 +212,7 @@ fn check_clone_claim(claim: &Claim, source: &Claim) -> Result<(), String> {
     if classless(source) || classless(claim) {
         return Err("both claims need a storage class".to_owned());
     }
-    if claim.request_bytes() < source.request_bytes() {
+    if claim.size() < source.size() {
         return Err(format!(
             "it asks for {} bytes, and the new claim for only {}",
             source.request_bytes(),
@@ -269,10 +269,10 @@ fn check_content(seen: &SnapshotSeen<'_>, snapshot: &Snapshot, content: &Snapsho
     let Some(handle) = content.handle.as_deref().filter(|handle| !handle.is_empty()) else {
         return Err(format!("its content {name} has no handle yet"));
     };
-    let request = seen.claim.request_bytes();
     if let Some(size) = &snapshot.restore_size
-        && request < size.bytes()
+        && seen.claim.size() < *size
     {
+        let request = seen.claim.request_bytes();
         return Err(format!("it needs {} bytes, and the claim asks for only {request}", size.bytes()));
     }
     check_modes(seen, content)?;
