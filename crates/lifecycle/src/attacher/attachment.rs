@@ -171,7 +171,7 @@ impl<'a> Seen<'a> {
 
     /// 3.5
     fn trivial(&self) -> Verdict {
-        match self.attachment.attached {
+        match self.attachment.attached && self.attachment.attach_error.is_none() {
             true => Decision::rest(Because::Attached),
             false => Decision::act(Because::NothingToDo, Action::RecordAttached { metadata: BTreeMap::new() }),
         }
@@ -192,7 +192,15 @@ impl<'a> Seen<'a> {
             (Some(context), _, _) => {
                 return Ok(Decision::act(Because::Published, Action::RecordAttached { metadata: context.clone() }));
             }
-            (None, true, Forced::No) => return Ok(Decision::rest(Because::Attached)),
+            (None, true, Forced::No) if self.attachment.attach_error.is_none() => {
+                return Ok(Decision::rest(Because::Attached));
+            }
+            // An earlier process complained, and then saw it attached: the complaint is over.
+            (None, true, Forced::No) => {
+                let metadata = &self.attachment.metadata;
+                let metadata = metadata.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+                return Ok(Decision::act(Because::Attached, Action::RecordAttached { metadata }));
+            }
             (None, true, Forced::Yes) | (None, false, _) => {}
         }
         if self.may_guard_unread() {

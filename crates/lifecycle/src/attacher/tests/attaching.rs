@@ -51,6 +51,16 @@ fn a_trivial_driver_needs_nothing_but_the_word_3_5() {
 }
 
 #[test]
+fn an_error_does_not_outlive_the_success_that_followed() {
+    let status = json!({"attached": true, "attachmentMetadata": {"lun": "3"},
+        "attachError": {"time": "2026-01-01T00:00:00Z", "message": "m"}});
+    let stale = world().recorded().with(|world| world.attachment["status"] = status.clone());
+    assert_eq!(stale.action(), Some(Action::RecordAttached { metadata: pairs(&[("lun", "3")]) }));
+    let trivial = stale.with(|world| world.has = [Ability::ControllerService].into());
+    assert!(matches!(trivial.action(), Some(Action::RecordAttached { .. })));
+}
+
+#[test]
 fn everything_is_read_before_anything_is_written_3_6() {
     let world = world().secretive().with(|world| {
         (world.volume, world.node) = (Err(NotRead), Err(NotRead));
