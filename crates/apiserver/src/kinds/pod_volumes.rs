@@ -144,8 +144,9 @@ pub(crate) fn validate_mounts(volumes: &VolumesByName<'_>, container: &Value, fi
     let device_names: BTreeSet<&str> = devices.iter().map(|device| text(device, "/name")).collect();
     let mut errors = FieldErrors::new();
     let mut paths = BTreeSet::new();
+    let list_field = &format!("{field}.volumeMounts");
     for (index, mount) in list(container, "/volumeMounts").iter().enumerate() {
-        let field = format!("{field}.volumeMounts[{index}]");
+        let field = format!("{list_field}[{index}]");
         let (name, path) = (text(mount, "/name"), text(mount, "/mountPath"));
         if name.is_empty() {
             errors.push(FieldError::required(format!("{field}.name"), ""));
@@ -163,10 +164,31 @@ pub(crate) fn validate_mounts(volumes: &VolumesByName<'_>, container: &Value, fi
             let detail = "must not already exist in volumeDevices";
             errors.push(FieldError::invalid(format!("{field}.name"), name, detail));
         }
+        errors.extend(validate_sub_paths(mount, list_field, &field));
     }
     for (index, device) in devices.iter().enumerate() {
         let field = format!("{field}.volumeDevices[{index}]");
         errors.extend(validate_device(device, volume(text(device, "/name")), &field));
+    }
+    errors
+}
+
+/// A part of a volume does not lead out of it. As the reference does, what is wrong with a path is told without the place of
+/// its mount in the list.
+fn validate_sub_paths(mount: &Value, list_field: &str, field: &str) -> FieldErrors {
+    let (path, expression) = (text(mount, "/subPath"), text(mount, "/subPathExpr"));
+    let mut errors = FieldErrors::new();
+    if !path.is_empty() && !expression.is_empty() {
+        let detail = "subPathExpr and subPath are mutually exclusive";
+        errors.push(FieldError::invalid(format!("{field}.subPathExpr"), expression, detail));
+    }
+    for (name, path) in [("subPath", path), ("subPathExpr", expression)] {
+        if path.starts_with('/') {
+            errors.push(FieldError::invalid(format!("{list_field}.{name}"), path, "must be a relative path"));
+        }
+        if path.split('/').any(|part| part == "..") {
+            errors.push(FieldError::invalid(format!("{list_field}.{name}"), path, "must not contain '..'"));
+        }
     }
     errors
 }

@@ -74,6 +74,18 @@ fn volumes_and_mounts_must_fit_together() {
             mounted(json!([{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/a"}])),
             "spec.containers[0].volumeMounts[1].mountPath: Invalid value: \"/a\": must be unique",
         ),
+        (
+            mounted(json!([{"name": "v", "mountPath": "/a", "subPath": "a/../../b"}])),
+            "spec.containers[0].volumeMounts.subPath: Invalid value: \"a/../../b\": must not contain '..'",
+        ),
+        (
+            mounted(json!([{"name": "v", "mountPath": "/a", "subPathExpr": "/$(POD)"}])),
+            "spec.containers[0].volumeMounts.subPathExpr: Invalid value: \"/$(POD)\": must be a relative path",
+        ),
+        (
+            mounted(json!([{"name": "v", "mountPath": "/a", "subPath": "a", "subPathExpr": "b"}])),
+            "spec.containers[0].volumeMounts[0].subPathExpr: Invalid value: \"b\": subPathExpr and subPath are mutually exclusive",
+        ),
         (device, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"),
         (
             template(json!({"name": "x"})),
