@@ -57,7 +57,14 @@ pub(super) async fn provision(inner: &Inner, claim: &Arc<Claim>, class: &Arc<Cla
             Ok(())
         }
         // An earlier attempt stored it, or this one did and the answer was lost.
-        Err(error) => Ok(inner.context.reconsider::<Volume>(&Key::cluster(&name), error).await?),
+        Err(error) => match inner.context.reconsider::<Volume>(&Key::cluster(&name), error).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let text = format!("Error creating provisioned PV object for claim {}: {error}", claim.key());
+                inner.notices.say(&**claim, Notice::warning("ProvisioningFailed", text));
+                Err(Trouble::Api(error))
+            }
+        },
     }
 }
 
