@@ -53,8 +53,13 @@ pub mod annotation {
 
     /// On a pod that stands for a machine: the path there.
     pub const HOST_MOUNT_PATH: Annotation = Annotation("orlop.dev/host-mount-path");
+    /// On a Node: the objects are those of a backup, and the node's agent has not said since then what it uses. On a
+    /// VolumeAttachment: its status does not say whether the volume is attached. `orlop restore` and `orlop salvage` write it.
+    pub const RESTORED: Annotation = Annotation("orlop.dev/restored");
     /// On a pod that stands for a machine: its node.
     pub const HOST_MOUNT_NODE: Annotation = Annotation("orlop.dev/host-mount-node");
+    /// On a pod that stands for a machine: which filesystem is shown at the path, as `MAJOR:MINOR ROOT` of the mount table.
+    pub const HOST_MOUNT_SHOWS: Annotation = Annotation("orlop.dev/host-mount-shows");
     /// The first binding of a claim finished. Presence only.
     pub const BIND_COMPLETED: Annotation = Annotation("pv.kubernetes.io/bind-completed");
     /// The pointer on this object was chosen by the system, not by a user. Presence only.

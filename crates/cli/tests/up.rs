@@ -153,6 +153,15 @@ async fn a_machine_mounts_a_claim_like_a_pod_keeps_it_from_going_and_gives_it_ba
     assert!(said.contains(&format!("orlop umount {path}")), "who holds it is a machine, not a pod: {said}");
     assert_eq!(std::fs::read_to_string(Path::new(path).join("file")).expect("it can be read"), "kept");
 
+    // What somebody else mounts over it is not ours to take away.
+    let over = Command::new("mount").args(["-t", "tmpfs", "somebody-elses", path]).status();
+    assert!(over.expect("mount runs").success());
+    let (done, said) = orlop(&kubeconfig, &["umount", path]);
+    let layers = mounts_at(path);
+    assert!(Command::new("umount").arg(path).status().expect("umount runs").success());
+    assert!(!done && said.contains("mounted over by somebody-elses (tmpfs); unmount it first"), "{said}");
+    assert_eq!(layers, 2, "both are still there");
+
     let (done, said) = orlop(&kubeconfig, &["umount", path]);
     assert!(done, "{said}");
     assert_eq!(mounts_at(path), 0);

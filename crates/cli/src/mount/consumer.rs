@@ -95,6 +95,11 @@ impl Consumer {
         self.meta.annotation(key)
     }
 
+    /// What was mounted for it, if that was written down.
+    pub(super) fn shows(&self) -> Option<super::Shown> {
+        self.annotation(annotation::HOST_MOUNT_SHOWS).and_then(super::Shown::parse)
+    }
+
     /// The claim it uses, and whether only to read.
     fn claim(&self) -> Option<(&str, bool)> {
         let claim = self.spec.volumes.iter().map(|volume| &volume["persistentVolumeClaim"]);

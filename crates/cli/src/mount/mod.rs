@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use api::keys::annotation;
 use api::keys::finalizer::HOST_MOUNT;
 use api::{Claim, Key, Kind, Object as _, Source, Volume, VolumeMode, Word};
 use runtime::client::{Error, Preconditions, Selection};
@@ -34,6 +35,7 @@ use crate::process;
 use agent::Presence;
 use consumer::{Consumer, Use};
 pub(crate) use fstab::arguments as helper_arguments;
+use path::Shown;
 
 /// How to reach the cluster, and who we are in it.
 #[derive(Debug, Clone, clap::Args)]
@@ -193,6 +195,7 @@ async fn mount_claim(args: &MountArgs) -> anyhow::Result<()> {
         }
     };
     let source = source(&cluster, &claim, &pod).await?;
+    note_shown(&cluster.client, &pod, &Shown::at(&source)?).await?;
     path::show(&source, &path, args.read_only)?;
     output::write(&format!("{claim} is mounted at {}\n", path.display()))
 }
@@ -231,11 +234,21 @@ async fn source(cluster: &Cluster, claim: &Key, pod: &Consumer) -> anyhow::Resul
     let volume: Volume =
         cluster.client.get(Kind::VOLUME, &Key::cluster(&claim.volume_name)).await.context("reading the volume")?;
     if let (Source::HostPath { path }, VolumeMode::Filesystem) = (&volume.source, volume.mode) {
-        return Ok(PathBuf::from(&**path));
+        // The mount table has no links in it.
+        return std::fs::canonicalize(&**path).with_context(|| format!("the volume's path {path}"));
     }
     path::of_pod(pod.meta().uid.as_str(), volume.mode)?.with_context(|| {
         format!("the agent says that pod {} is ready, and nothing of it is mounted in this mount namespace", pod.key())
     })
+}
+
+/// Writes down what is about to be shown: `orlop umount` takes away that and nothing else, also when the agent's own mount is
+/// dead or gone by then.
+async fn note_shown(client: &Client, pod: &Consumer, shown: &Shown) -> anyhow::Result<()> {
+    let annotations = json!({annotation::HOST_MOUNT_SHOWS.text(): shown.text()?});
+    let patch = json!({"metadata": {"uid": pod.meta().uid.as_str(), "annotations": annotations}});
+    let noted = client.patch::<Consumer>(Kind::POD, pod.key(), &Patch::Merge(patch)).await;
+    noted.map(drop).with_context(|| format!("noting what is mounted on pod {}", pod.key()))
 }
 
 async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
@@ -253,7 +266,8 @@ async fn umount_path(args: &UmountArgs) -> anyhow::Result<()> {
             path.display()
         );
     }
-    path::hide(&path)?;
+    let ours: Vec<Shown> = pods.iter().filter_map(Consumer::shows).collect();
+    path::hide(&path, &ours)?;
     let presence = agent::presence(&cluster.client, &node).await;
     for pod in pods {
         let key = pod.key().clone();

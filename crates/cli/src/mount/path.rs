@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use api::VolumeMode;
 use linux::mountinfo::{Mount, MountTable};
-use linux::mounts::{self, BindOptions, UnmountError};
+use linux::mounts::{self, BindOptions, Force, UnmountError};
 
 /// What shows that a directory is one that we keep data in: that of `orlop up`, a pool, and that of a machine that joined.
 const DATA_OF_OURS: [&str; 3] = ["up.lock", "pool.json", "machine/joined.json"];
@@ -81,12 +81,50 @@ pub(super) fn of_pod(uid: &str, mode: VolumeMode) -> anyhow::Result<Option<PathB
     Ok(table.iter().find(ours).map(|mount| mount.mount_point.clone()))
 }
 
+/// What a mount shows: a filesystem by its device number, and the directory or file of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shown {
+    device: (u32, u32),
+    root: PathBuf,
+}
+
+impl Shown {
+    fn by(mount: &Mount) -> Self {
+        Self { device: (mount.major, mount.minor), root: mount.root.clone() }
+    }
+
+    /// What a bind mount of this path would show.
+    pub(super) fn at(source: &Path) -> anyhow::Result<Self> {
+        let table = MountTable::read().context("reading the mount table")?;
+        Self::in_table(&table, source).with_context(|| format!("{} is in no mount", source.display()))
+    }
+
+    fn in_table(table: &MountTable, source: &Path) -> Option<Self> {
+        let mount = table.enclosing(source)?;
+        let inside = source.strip_prefix(&mount.mount_point).ok()?;
+        let root = if inside.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(inside) };
+        Some(Self { device: (mount.major, mount.minor), root })
+    }
+
+    /// As the pod's annotation has it.
+    pub(super) fn text(&self) -> anyhow::Result<String> {
+        let root = super::spelled(&self.root)?;
+        Ok(format!("{}:{} {root}", self.device.0, self.device.1))
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (device, root) = text.split_once(' ')?;
+        let (major, minor) = device.split_once(':')?;
+        Some(Self { device: (major.parse().ok()?, minor.parse().ok()?), root: root.into() })
+    }
+}
+
 /// Shows `source` at `path`, unless it is there already.
 pub(super) fn show(source: &Path, path: &Path, read_only: bool) -> anyhow::Result<()> {
     let table = MountTable::read().context("reading the mount table")?;
     if let Some(there) = table.top(path) {
-        let wanted = table.top(source);
-        match wanted.is_some_and(|wanted| shows(wanted) == shows(there)) {
+        let wanted = Shown::in_table(&table, source);
+        match wanted.is_some_and(|wanted| wanted == Shown::by(there)) {
             true => return Ok(()),
             false => bail!("something else is mounted at {} ({})", path.display(), there.fs_type),
         }
@@ -95,17 +133,103 @@ pub(super) fn show(source: &Path, path: &Path, read_only: bool) -> anyhow::Resul
     mounts::bind(source, path, options).with_context(|| format!("showing the volume at {}", path.display()))
 }
 
-fn shows(mount: &Mount) -> (u32, u32, &Path) {
-    (mount.major, mount.minor, &mount.root)
+/// What lies at a path, from the point of view of whoever mounted a claim there.
+#[derive(Debug, PartialEq, Eq)]
+enum Layers<'a> {
+    /// Nothing of ours: what may be there stays.
+    NotOurs,
+    /// Ours is seen.
+    OursOnTop,
+    /// Something else lies on ours.
+    Covered(&'a Mount),
 }
 
-/// Takes away what is shown there. A path in use stays as it is.
-pub(super) fn hide(path: &Path) -> anyhow::Result<()> {
-    match mounts::unmount_all(path) {
-        Ok(_) => Ok(()),
-        Err(UnmountError::Busy(_)) => {
-            bail!("{0} is in use; `fuser -vm {0}` says by whom. Nothing was changed.", path.display())
+/// Judges the layers at a path, the lowest first. `ours` is what was mounted, where it is known. Where it is not, the lowest
+/// layer is ours: `orlop mount` mounts only where nothing is mounted.
+fn judge<'a>(layers: &[&'a Mount], ours: &[Shown]) -> Layers<'a> {
+    let is_ours = |at: usize, mount: &Mount| match ours {
+        [] => at == 0,
+        ours => ours.contains(&Shown::by(mount)),
+    };
+    let last = layers.iter().enumerate().rev().find(|(at, mount)| is_ours(*at, mount));
+    match (last, layers.last()) {
+        (None, _) | (_, None) => Layers::NotOurs,
+        (Some((at, _)), Some(_)) if at + 1 == layers.len() => Layers::OursOnTop,
+        (Some(_), Some(top)) => Layers::Covered(top),
+    }
+}
+
+/// Takes away what `orlop mount` shows there, dead or alive, and nothing else. A path in use stays as it is.
+pub(super) fn hide(path: &Path, ours: &[Shown]) -> anyhow::Result<()> {
+    loop {
+        let table = MountTable::read().context("reading the mount table")?;
+        let layers: Vec<&Mount> = table.at(path).collect();
+        match judge(&layers, ours) {
+            Layers::NotOurs => {
+                if let Some(top) = layers.last() {
+                    let shown = described(top);
+                    eprintln!("orlop umount: note: {} stays mounted at {}: it is not ours", shown, path.display());
+                }
+                return Ok(());
+            }
+            Layers::Covered(top) => {
+                bail!(
+                    "{} is mounted over by {}; unmount it first. Nothing was changed.",
+                    path.display(),
+                    described(top)
+                )
+            }
+            Layers::OursOnTop => {}
         }
-        Err(error) => Err(error).with_context(|| format!("unmounting {}", path.display())),
+        match mounts::unmount_top(path, Force::No) {
+            Ok(_) => {}
+            Err(UnmountError::Busy(_)) => {
+                bail!("{0} is in use; `fuser -vm {0}` says by whom. Nothing was changed.", path.display())
+            }
+            Err(error) => return Err(error).with_context(|| format!("unmounting {}", path.display())),
+        }
+        if ours.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// A mount as `findmnt` names it.
+fn described(mount: &Mount) -> String {
+    format!("{} ({})", mount.source.to_string_lossy(), mount.fs_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> MountTable {
+        let lines = "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+            30 20 7:3 / /run/pods/uid/volumes/x rw - ext4 /dev/loop3 rw\n\
+            31 20 7:3 / /mnt rw - ext4 /dev/loop3 rw\n\
+            32 31 0:50 / /mnt rw - tmpfs scratch rw\n";
+        MountTable::parse(lines.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_lies_on_the_claim_is_named_and_not_taken_away() {
+        let table = table();
+        let ours = Shown::in_table(&table, Path::new("/run/pods/uid/volumes/x")).unwrap();
+        let layers: Vec<&Mount> = table.at(Path::new("/mnt")).collect();
+        for known in [vec![ours.clone()], Vec::new()] {
+            let Layers::Covered(top) = judge(&layers, &known) else { panic!("{known:?}") };
+            assert_eq!(described(top), "scratch (tmpfs)");
+            assert_eq!(judge(&layers[..1], &known), Layers::OursOnTop);
+        }
+        assert_eq!(judge(&layers[1..], &[ours.clone()]), Layers::NotOurs, "ours is gone, and another one is there");
+        assert_eq!(judge(&[], &[ours]), Layers::NotOurs);
+    }
+
+    #[test]
+    fn what_is_shown_is_written_down_and_read_again() {
+        let shown = Shown::in_table(&table(), Path::new("/srv/a b")).unwrap();
+        assert_eq!(shown.text().unwrap(), "8:1 /srv/a b");
+        assert_eq!(Shown::parse("8:1 /srv/a b"), Some(shown));
+        assert_eq!(Shown::parse("8 /srv"), None);
     }
 }
