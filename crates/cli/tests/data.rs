@@ -161,6 +161,45 @@ async fn a_running_server_is_saved_at_one_revision_and_comes_back_with_its_keys(
     assert!(!place.names().iter().any(|name| name.starts_with('.')), "{:?}", place.names());
 }
 
+/// Between a backup and its restore a volume moves: what the backup says of where it is attached is not brought back.
+#[tokio::test]
+async fn a_restore_does_not_claim_that_volumes_are_attached() {
+    const NODES: &str = "/api/v1/nodes";
+    const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+    let place = Place::new();
+    let (server, admin) = place.server("data").await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
+    assert_eq!(ask(&admin, ("POST", NODES), Some(&node)).await.unwrap().0, 201);
+    let (_, mut node) = ask(&admin, ("GET", &format!("{NODES}/a")), None).await.unwrap();
+    node["status"]["volumesAttached"] = json!([{"name": "v", "devicePath": ""}]);
+    node["status"]["volumesInUse"] = json!(["v"]);
+    assert_eq!(ask(&admin, ("PUT", &format!("{NODES}/a/status")), Some(&node)).await.unwrap().0, 200);
+    let attachment = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+        "metadata": {"name": "at-a", "finalizers": ["example.com/attacher"]},
+        "spec": {"attacher": "d.example.com", "nodeName": "a", "source": {"persistentVolumeName": "v"}}});
+    assert_eq!(ask(&admin, ("POST", ATTACHMENTS), Some(&attachment)).await.unwrap().0, 201);
+    let (_, mut attachment) = ask(&admin, ("GET", &format!("{ATTACHMENTS}/at-a")), None).await.unwrap();
+    attachment["status"] = json!({"attached": true, "attachmentMetadata": {"lun": "3"}});
+    assert_eq!(ask(&admin, ("PUT", &format!("{ATTACHMENTS}/at-a/status")), Some(&attachment)).await.unwrap().0, 200);
+    succeeds(&["backup", "--data", &place.text("data"), "--to", &place.text("saved")]);
+    server.stop();
+
+    let said = succeeds(&["restore", "--from", &place.text("saved"), "--data", &place.text("again")]);
+    assert!(said.contains("Where volumes are attached is asked again"), "{said}");
+    succeeds(&["check", "--data", &place.text("again")]);
+    let (server, admin) = place.server("again").await;
+    let (_, restored) = ask(&admin, ("GET", &format!("{ATTACHMENTS}/at-a")), None).await.unwrap();
+    assert_eq!(restored["status"], json!({"attached": false}), "the driver is asked again");
+    assert_eq!(restored["metadata"]["finalizers"], json!(["example.com/attacher"]), "it keeps other nodes out");
+    assert!(restored["metadata"]["annotations"]["orlop.dev/restored"].is_string(), "{restored}");
+    assert!(revision(&restored) > revision(&attachment), "a client that knows the old one sees the change");
+    let (_, restored) = ask(&admin, ("GET", &format!("{NODES}/a")), None).await.unwrap();
+    assert_eq!(restored["status"]["volumesInUse"], json!(["v"]), "nothing in use is detached");
+    assert!(restored["status"]["volumesAttached"].is_null(), "nothing is mounted before it is asked again");
+    assert!(restored["metadata"]["annotations"]["orlop.dev/restored"].is_string(), "{restored}");
+    server.stop();
+}
+
 /// Lets clients keep one address while servers come and go.
 async fn forward(target: Arc<Mutex<String>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,6 +1,6 @@
 //! Indexes that several controllers share: who names a claim, a node, an attributes class.
 
-use api::{Attachment, Claim, Key, Pod, Volume};
+use api::{Attachment, Claim, Key, Node, Pod, Volume};
 use lifecycle::attach::published;
 use runtime::Index;
 
@@ -41,6 +41,17 @@ pub(crate) const PODS_BY_NODE: Index<Pod> = Index {
 /// Attachments by the node they are to.
 pub(crate) const ATTACHMENTS_BY_NODE: Index<Attachment> =
     Index { name: "node", values: |attachment, put| put(&attachment.node) };
+
+/// Nodes whose agent has not spoken since the objects were restored from a backup, all under one name.
+pub(crate) const NODES_RESTORED: Index<Node> = Index {
+    name: "restored",
+    values: |node, put| {
+        if node.meta.annotation(api::keys::annotation::RESTORED).is_some() {
+            put(RESTORED);
+        }
+    },
+};
+pub(crate) const RESTORED: &str = "restored";
 
 /// Claims by the attributes classes they refer to in any way (spec controllers 8.3).
 pub(crate) const CLAIMS_BY_ATTRIBUTES_CLASS: Index<Claim> =

@@ -22,6 +22,7 @@
 //! # Not here
 //! What objects mean, selectors, resource versions inside objects. Reading the clock: [`Store::tick`] is told the time.
 
+mod attach_doubt;
 mod backup;
 mod durable;
 mod index;

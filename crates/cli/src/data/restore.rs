@@ -17,6 +17,11 @@ use crate::api::SystemClock;
 /// Objects come back as they were, with the same certificate authority and the same key for tokens, so that kubeconfigs
 /// and tokens go on working. Revisions continue far above those that any client has seen: watches from before are
 /// answered 410 Gone, and clients list again.
+///
+/// Where volumes are attached is not believed: they may have moved since the backup. VolumeAttachments come back, and the
+/// drivers are asked again for each; nodes come back with what they said they use, and without what was attached to them.
+/// A volume for one node is mounted nowhere new until every node has reported what it uses, was deleted, or is shut down and
+/// tainted out-of-service.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   orlop restore --from ./state.backup --data ./state-new
@@ -43,6 +48,7 @@ pub(super) fn run(args: &RestoreArgs) -> anyhow::Result<String> {
     Ok(format!(
         "{}: {} objects as they were at revision {}, and {} files of keys\n\
          Revisions continue above {revision}; clients that watched the old server list again.\n\
+         Where volumes are attached is asked again; a volume for one node waits until every node has reported what it uses.\n\
          To serve it: orlop api --data {}\n\
          For orlop up, put its store and pki into the place of those in the directory with the volumes, while nothing runs there.",
         args.data.display(),

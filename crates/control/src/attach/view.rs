@@ -11,7 +11,7 @@ use runtime::cache::Lookup;
 use runtime::{Cache, Index};
 
 use crate::Context;
-use crate::index::{ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME, PODS_BY_CLAIM, PODS_BY_NODE};
+use crate::index::{ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME, NODES_RESTORED, PODS_BY_CLAIM, PODS_BY_NODE, RESTORED};
 
 /// Volumes by what their driver calls them; two objects may name one volume.
 const VOLUMES_BY_HANDLE: Index<Volume> = Index {
@@ -50,6 +50,21 @@ impl Around for Nothing {
     }
 }
 
+/// Everything, but what drivers say of themselves: each one counts as one that attaches.
+struct AnyDriver<'a>(&'a View);
+
+impl Around for AnyDriver<'_> {
+    fn claim(&self, key: &Key) -> Option<Arc<Claim>> {
+        self.0.claim(key)
+    }
+    fn volume(&self, name: &str) -> Option<Arc<Volume>> {
+        self.0.volume(name)
+    }
+    fn driver(&self, _: &str) -> Option<Arc<CsiDriver>> {
+        None
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct View {
     pub(super) pods: Cache<Pod>,
@@ -60,6 +75,7 @@ pub(super) struct View {
     pub(super) volumes: Cache<Volume>,
     volumes_by_handle: Lookup<Volume>,
     pub(super) nodes: Cache<Node>,
+    nodes_restored: Lookup<Node>,
     pub(super) drivers: Cache<CsiDriver>,
     pub(super) attachments: Cache<Attachment>,
     attachments_by_node: Lookup<Attachment>,
@@ -89,7 +105,7 @@ pub(super) struct Want {
 impl View {
     pub(super) fn new(context: &Context) -> Self {
         let (pods, volumes) = (context.cache::<Pod>(), context.cache::<Volume>());
-        let attachments = context.cache::<Attachment>();
+        let (attachments, nodes) = (context.cache::<Attachment>(), context.cache::<Node>());
         Self {
             pods_by_claim: pods.index(PODS_BY_CLAIM),
             pods_by_node: pods.index(PODS_BY_NODE),
@@ -98,7 +114,8 @@ impl View {
             claims: context.cache(),
             volumes_by_handle: volumes.index(VOLUMES_BY_HANDLE),
             volumes,
-            nodes: context.cache(),
+            nodes_restored: nodes.index(NODES_RESTORED),
+            nodes,
             drivers: context.cache(),
             attachments_by_node: attachments.index(ATTACHMENTS_BY_NODE),
             attachments_by_volume: attachments.index(ATTACHMENTS_BY_VOLUME),
@@ -254,14 +271,42 @@ impl View {
         self.node(node).is_some_and(|node| node.reports_attached(unique))
     }
 
+    /// The other nodes that may have volumes that no object tells of, since the objects were restored from a backup.
+    pub(super) fn unconfirmed(&self, node: &str) -> Vec<Box<str>> {
+        let restored = self.nodes_restored.all(RESTORED);
+        let others = restored.iter().filter(|other| other.name() != node && hold::awaits_report(other));
+        others.map(|other| other.name().into()).collect()
+    }
+
     /// Whether a pod on its node wants an attachment, given what is wanted there.
     pub(super) fn need(&self, attachment: &Attachment, wanted: &BTreeMap<String, Target>) -> hold::Need {
         use lifecycle::attach::target::Sharing;
-        let Some(target) = wanted.get(attachment.name()) else { return hold::Need::Unwanted };
+        let Some(target) = wanted.get(attachment.name()) else {
+            return match attachment.attached && self.is_used_whatever_its_driver_says(attachment) {
+                true => hold::Need::Wanted,
+                false => hold::Need::Unwanted,
+            };
+        };
         match target.sharing {
             Sharing::ManyNodes => hold::Need::Wanted,
-            Sharing::OneNode => self.turn(attachment, &target.unique()),
+            Sharing::OneNode => match self.turn(attachment, &target.unique()) {
+                hold::Need::Wanted if !self.unconfirmed(&attachment.node).is_empty() => hold::Need::Unconfirmed,
+                need => need,
+            },
         }
+    }
+
+    /// Whether a pod on its node uses the volume of an attachment whose driver has stopped asking for attachments. The pod
+    /// may be about to mount it, and the node to say so: it is detached as any other, once the pod is gone and the node does
+    /// not use it (race 41).
+    fn is_used_whatever_its_driver_says(&self, attachment: &Attachment) -> bool {
+        let says_no =
+            self.driver(&attachment.attacher).is_some_and(|driver| driver.spec.attach_required == Some(false));
+        let uses = |pod: &Arc<Pod>| {
+            let targets = targets(pod, &AnyDriver(self));
+            pod.wants_volumes() && targets.iter().any(|target| target.attachment(&attachment.node) == attachment.name())
+        };
+        says_no && self.pods_on(&attachment.node).iter().any(uses)
     }
 
     /// Of several nodes that have a volume for one, does this one come first?

@@ -109,6 +109,7 @@ impl Attachments {
             own: own.map(|own| &**own),
             others: &others,
             doubts: &doubtful,
+            unconfirmed: &self.wake.view.unconfirmed(&want.node),
             users,
             slot: Slot::Free,
             waited,

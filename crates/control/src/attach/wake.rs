@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use api::{Attachment, Claim, CsiDriver, Node, Pod, Volume};
+use lifecycle::attach::hold;
 use runtime::{Change, Queue, Subscription};
 
 use super::gate::{Gate, Waiter};
@@ -120,6 +121,7 @@ impl Wake {
 
     fn on_node(&self, change: &Change<Node>) {
         let node = change.object();
+        self.on_report_after_restore(change);
         let managed = match change {
             Change::Added(_) | Change::Removed(_) => true,
             Change::Changed { old, new } => old.attach_is_managed() != new.attach_is_managed(),
@@ -138,6 +140,21 @@ impl Wake {
         // Who waits for what is attached here is told why it stays.
         for attachment in self.view.attachments_on(node.name()) {
             self.blocked.by(&attachment.meta.key).into_iter().for_each(|unique| self.queues.volumes.add(unique));
+        }
+    }
+
+    /// A node has said what it uses, or cannot use anything any more: whoever waited for it is looked at again. That happens
+    /// only after a backup was restored.
+    fn on_report_after_restore(&self, change: &Change<Node>) {
+        let awaits = |node: Option<&Arc<Node>>| node.is_some_and(|node| hold::awaits_report(node));
+        if awaits(change.before()) == awaits(change.after()) {
+            return;
+        }
+        for attachment in self.view.attachments.walk() {
+            self.queues.nodes.add(attachment.node.as_str().into());
+            if let Some(unique) = self.view.identity(&attachment) {
+                self.queues.volumes.add(unique.into());
+            }
         }
     }
 

@@ -5,11 +5,13 @@
 //!    it is not ready, or the driver has taken the volume away already. Time alone is evidence only if the operator said so
 //!    (`--force-detach-after`).
 //! 2. "Not in use" is believed only of a node object that could have said otherwise.
+//! 3. After the objects of a backup were restored, a volume for one node is told to no node before every other node has said
+//!    what it uses, is gone or was put out of service ([`awaits_report`]).
 
 use std::fmt;
 use std::time::Duration;
 
-use api::keys::taint;
+use api::keys::{annotation, taint};
 use api::node::Readiness;
 use api::object::UnixSeconds;
 use api::{Attachment, Node};
@@ -24,6 +26,8 @@ pub enum Need {
     Wanted,
     /// A pod does, but another node had the volume first and it may be on one node only.
     Second,
+    /// A pod does, and it may be on one node only; another node has not said what it uses since the objects were restored.
+    Unconfirmed,
     Unwanted,
 }
 
@@ -110,6 +114,10 @@ pub enum Hold {
     NodeUnread,
     /// The node object is younger than the attachment and its agent has not spoken yet.
     Unsaid,
+    /// The objects were restored from a backup, and the node has not said since then what it uses.
+    Restored,
+    /// A pod wants it, and another node may have the volume: it has not said what it uses since the objects were restored.
+    Unconfirmed,
     /// The node says that it uses the volume, or is about to.
     InUse {
         ready: Readiness,
@@ -138,7 +146,7 @@ impl Hold {
         match self {
             Self::Wanted | Self::NotOurs | Self::Unmanaged | Self::NodeUnread => Telling::Told,
             Self::Unsaid | Self::InUse { .. } => Telling::Told,
-            Self::Second => Telling::AsBefore,
+            Self::Second | Self::Restored | Self::Unconfirmed => Telling::AsBefore,
             Self::Leaving { .. } | Self::Free | Self::Forced { .. } => Telling::NotTold,
         }
     }
@@ -163,6 +171,7 @@ pub fn judge(held: &Held<'_>) -> Hold {
     match held.need {
         Need::Wanted => return Hold::Wanted,
         Need::Second => return Hold::Second,
+        Need::Unconfirmed => return Hold::Unconfirmed,
         Need::Unwanted => {}
     }
     if !is_hashed_name(attachment.name()) {
@@ -189,8 +198,9 @@ fn used(held: &Held<'_>, node: &Node) -> Hold {
     if !ready && node.has_taint(taint::OUT_OF_SERVICE) {
         return Hold::Forced { evidence: Evidence::OutOfService };
     }
-    // Nothing is mounted that was never attached, and what the driver took away cannot be written to.
-    if !held.attachment.attached {
+    // Nothing is mounted that was never attached, and what the driver took away cannot be written to. An attachment that was
+    // restored says neither.
+    if !held.attachment.attached && held.attachment.meta.annotation(annotation::RESTORED).is_none() {
         return Hold::Forced { evidence: Evidence::Unpublished };
     }
     match held.rules.force_after.filter(|_| !ready).zip(held.rules.unready_for) {
@@ -202,7 +212,17 @@ fn used(held: &Held<'_>, node: &Node) -> Hold {
     }
 }
 
+/// Whether a node may have volumes that no object tells of: it has not said what it uses since the objects were restored, and
+/// no operator answers for it.
+pub fn awaits_report(node: &Node) -> bool {
+    let out_of_service = node.ready != Readiness::Ready && node.has_taint(taint::OUT_OF_SERVICE);
+    node.meta.annotation(annotation::RESTORED).is_some() && !out_of_service
+}
+
 fn unused(attachment: &Attachment, node: &Node) -> Hold {
+    if awaits_report(node) {
+        return Hold::Restored;
+    }
     // A node object that was made after the attachment has lost what the old one said (race 42), until its agent speaks.
     let silent = node.ready == Readiness::Unknown && node.ready_since.is_none();
     match attachment.attached && silent && node.meta.created > attachment.meta.created {
@@ -242,6 +262,16 @@ impl fmt::Display for Hold {
                 "the Node object is new and its agent has not reported yet; it is released when the agent reports that \
                  it is not in use",
             ),
+            Self::Restored => write!(
+                f,
+                "the API server was restored from a backup, and the node has not reported since then what it uses; it is \
+                 released when the node reports, when the node is shut down and tainted {taint}, or when its Node object is \
+                 deleted"
+            ),
+            Self::Unconfirmed => f.write_str(
+                "a pod there wants it; the API server was restored from a backup, and another node has not reported since \
+                 then what it uses",
+            ),
             Self::InUse { ready: Readiness::Ready, .. } => f.write_str(
                 "no pod there uses it, but the node still has it mounted; it is released when the node reports that it \
                  is not in use",
@@ -269,6 +299,8 @@ impl Reason for Hold {
             Self::Unmanaged => "node_unmanaged",
             Self::NodeUnread => "node_unread",
             Self::Unsaid => "use_unsaid",
+            Self::Restored => "restored",
+            Self::Unconfirmed => "unconfirmed",
             Self::InUse { .. } => "in_use",
             Self::Leaving { .. } => "leaving",
             Self::Free => "free",
@@ -281,6 +313,7 @@ impl Reason for Hold {
             Self::Wanted => Standing::Settled,
             Self::NodeUnread | Self::Free | Self::Forced { .. } => Standing::Moving,
             Self::InUse { ready: Readiness::Ready, .. } | Self::Second | Self::Unsaid => Standing::Waiting,
+            Self::Restored | Self::Unconfirmed => Standing::Waiting,
             Self::Leaving { error: None } => Standing::Waiting,
             Self::NotOurs | Self::Unmanaged | Self::InUse { .. } | Self::Leaving { error: Some(_) } => Standing::Stuck,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::{Attachment, Node, Pod, PodVolume};
 
-use super::hold::{Held, Hold, Need, Rules, judge, usage};
+use super::hold::{Held, Hold, Need, Rules, awaits_report, judge, usage};
 use super::identity::{AttachmentIdentity, identify};
 use super::target::{Around, Target, Unattachable, resolve, targets};
 use super::wish::{Because, Other, Slot, Users, Wish, about};
@@ -45,6 +45,7 @@ impl Sight<'_> {
             own,
             others: &others,
             doubts: &self.doubts(pod, &target),
+            unconfirmed: &self.unconfirmed(&pod.node),
             users: &self.users(pod, &target),
             slot: Slot::Free,
             waited: own.map_or(Duration::ZERO, |own| self.age(own)),
@@ -67,6 +68,12 @@ impl Sight<'_> {
     fn other<'b>(&self, attachment: &'b Attachment, target: &Target) -> Other<'b> {
         let told = self.node(&attachment.node).found().is_some_and(|node| node.reports_attached(&target.unique()));
         Other { attachment, hold: self.hold(attachment), told }
+    }
+
+    /// The other nodes that have not said what they use since the objects were restored.
+    fn unconfirmed(&self, node: &str) -> Vec<Box<str>> {
+        let others = self.nodes.iter().filter(|other| other.name() != node && awaits_report(other));
+        others.map(|other| other.name().into()).collect()
     }
 
     /// The list is the server's own: a node that is not in it does not exist.

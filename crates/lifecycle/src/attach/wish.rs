@@ -33,6 +33,8 @@ pub struct Wish<'a> {
     pub others: &'a [Other<'a>],
     /// The driver's attachments to other nodes whose volume is not known.
     pub doubts: &'a [&'a Attachment],
+    /// Other nodes that have not said what they use since the objects were restored from a backup.
+    pub unconfirmed: &'a [Box<str>],
     /// Pods that want the volume on other nodes.
     pub users: &'a Users,
     pub slot: Slot,
@@ -138,6 +140,11 @@ pub enum Because {
         volume: Box<str>,
         node: Box<str>,
     },
+    /// It is attached, and the node is not told before other nodes have said what they use.
+    Unconfirmed {
+        volume: Box<str>,
+        nodes: Vec<Box<str>>,
+    },
     Attached {
         volume: Box<str>,
         node: Box<str>,
@@ -174,6 +181,9 @@ fn with(wish: &Wish<'_>, own: &Attachment) -> Because {
         let told = wish.node.found().is_some_and(|node| node.reports_attached(&wish.target.unique()));
         return match told {
             true => Because::Attached { volume: volume(), node },
+            false if wish.target.sharing == Sharing::OneNode && !wish.unconfirmed.is_empty() => {
+                Because::Unconfirmed { volume: volume(), nodes: wish.unconfirmed.to_vec() }
+            }
             false => Because::Unreported { volume: volume(), node },
         };
     }
@@ -300,6 +310,12 @@ impl fmt::Display for Because {
             Self::Unreported { volume, node } => {
                 write!(f, "volume {volume:?} is attached; node {node:?} is about to be told")
             }
+            Self::Unconfirmed { volume, nodes } => write!(
+                f,
+                "volume {volume:?} is attached, and may be in use elsewhere: the API server was restored from a backup, and \
+                 not all nodes have reported since then what they use ({})",
+                nodes.join(", ")
+            ),
             Self::Attached { volume, .. } => write!(f, "AttachVolume.Attach succeeded for volume \"{volume}\" "),
         }
     }
@@ -320,6 +336,7 @@ impl Reason for Because {
             Self::Overdue { .. } => "attach_overdue",
             Self::Leaving { .. } => "leaving",
             Self::Unreported { .. } => "unreported",
+            Self::Unconfirmed { .. } => "unconfirmed",
             Self::Attached { .. } => "attached",
         }
     }
@@ -331,7 +348,7 @@ impl Reason for Because {
             Self::Queued { .. } | Self::Attaching { .. } | Self::Failed { .. } | Self::Overdue { .. } => {
                 Standing::Waiting
             }
-            Self::Leaving { .. } | Self::Second { .. } => Standing::Waiting,
+            Self::Leaving { .. } | Self::Second { .. } | Self::Unconfirmed { .. } => Standing::Waiting,
             Self::NodeMissing { .. } | Self::Unmanaged { .. } | Self::Doubtful { .. } => Standing::Stuck,
             // As long as one of the nodes needs a person, so does this.
             Self::Held { holders, .. } => {
@@ -345,6 +362,7 @@ impl Reason for Because {
             Self::Held { .. }
             | Self::Doubtful { .. }
             | Self::Second { .. }
+            | Self::Unconfirmed { .. }
             | Self::Failed { .. }
             | Self::Overdue { .. } => Some(Notice::warning(FAILED, self.to_string())),
             Self::Leaving { error: Some(_), .. } => Some(Notice::warning(FAILED, self.to_string())),

@@ -1,7 +1,8 @@
 //! Until everything is known that has to be known before anything is taken away.
 
-use api::{CsiDriver, Key, Kind, Node};
+use api::{Attachment, CsiDriver, Key, Kind, Node};
 use futures_util::stream::{self, StreamExt as _};
+use lifecycle::attach::attachment_name;
 use runtime::Verdict;
 use tokio::time::sleep;
 
@@ -92,7 +93,16 @@ impl Agent {
     pub(crate) fn attachable(&self, what: &What) -> Attachable {
         match what {
             What::Csi { driver, .. } if !what.is_inline() && self.attaches(driver.as_str()) => Attachable::Yes,
+            // The driver has stopped asking for attachments, and this one is still there: it goes after the mount.
+            What::Csi { driver, handle, .. } if !what.is_inline() && self.has_attachment(driver.as_str(), handle) => {
+                Attachable::Yes
+            }
             What::Csi { .. } | What::InTree { .. } | What::LocalDevice { .. } => Attachable::No,
         }
+    }
+
+    fn has_attachment(&self, driver: &str, handle: &str) -> bool {
+        let name = attachment_name(driver, handle, &self.options.node);
+        self.context.cache::<Attachment>().get(&Key::cluster(&name)).is_some()
     }
 }

@@ -6,16 +6,28 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::{Key, Kind, Node};
+use api::keys::annotation;
+use api::{Attachment, Key, Kind, Node};
+use lifecycle::attach::attachment_name;
+use lifecycle::node::{Held, Origin};
 use runtime::Patch;
 use runtime::client::Error;
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::Agent;
+use crate::actual::{Attachable, What};
 
 /// After a write that failed. Events bring it forward.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Whether everything is said that has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Report {
+    Settled,
+    /// The objects were restored from a backup, and this node may have volumes that no attachment tells of.
+    Unconfirmed,
+}
 
 impl Agent {
     /// Keeps the node's status true.
@@ -23,7 +35,9 @@ impl Agent {
         loop {
             let changed = self.report.notified();
             match self.report_once().await {
-                Ok(()) => changed.await,
+                Ok(Report::Settled) => changed.await,
+                // Its volumes leave, or get their attachments. That is rare, and nothing tells of both.
+                Ok(Report::Unconfirmed) => drop(timeout(RETRY, changed).await),
                 Err(error) => {
                     tracing::warn!(%error, "the volumes in use could not be written into the node's status");
                     // Whether time or an event ends the wait does not matter.
@@ -33,16 +47,16 @@ impl Agent {
         }
     }
 
-    async fn report_once(&self) -> Result<(), Error> {
+    async fn report_once(&self) -> Result<Report, Error> {
         let key = Key::cluster(&self.options.node);
         let Some(node) = self.nodes.get(&key) else {
             self.reported(BTreeSet::new());
-            return Ok(());
+            return Ok(Report::Settled);
         };
         let stored: BTreeSet<Box<str>> = node.in_use.iter().cloned().collect();
         let Some(wanted) = self.due(&stored) else {
             self.reported(stored);
-            return Ok(());
+            return self.confirm_after_restore(&node).await;
         };
         let patch = Patch::Merge(json!({
             "metadata": {"uid": node.meta.uid.as_str()},
@@ -53,12 +67,61 @@ impl Agent {
                 let stored = node.in_use.iter().cloned().collect();
                 self.nodes.wrote(node);
                 self.reported(stored);
-                Ok(())
+                match self.nodes.get(&key) {
+                    Some(node) => self.confirm_after_restore(&node).await,
+                    None => Ok(Report::Settled),
+                }
             }
             // Another node of this name: its event is on its way.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(()),
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(Report::Settled),
             Err(error) => Err(error),
         }
+    }
+
+    /// After the objects were restored from a backup nobody knows what this node uses until it has said so. It has once its
+    /// list is stored and each volume that is here has an attachment to it: what has none may be given to another node.
+    async fn confirm_after_restore(&self, node: &Node) -> Result<Report, Error> {
+        if node.meta.annotation(annotation::RESTORED).is_none() {
+            return Ok(Report::Settled);
+        }
+        if !self.world().known {
+            return Ok(Report::Unconfirmed);
+        }
+        for name in self.attachments_here() {
+            match self.context.client.get::<Attachment>(Kind::ATTACHMENT, &Key::cluster(&name)).await {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => return Ok(Report::Unconfirmed),
+                Err(error) => return Err(error),
+            }
+        }
+        let patch = Patch::Merge(json!({
+            "metadata": {"uid": node.meta.uid.as_str(), "annotations": {annotation::RESTORED.text(): null}},
+        }));
+        match self.context.client.patch::<Node>(Kind::NODE, &node.meta.key, &patch).await {
+            Ok(node) => {
+                tracing::info!("the objects were restored from a backup; what this node uses is reported");
+                self.nodes.wrote(node);
+                Ok(Report::Settled)
+            }
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(Report::Unconfirmed),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The attachments that the volumes on this machine should have: of those that are there or may be, not of those that only
+    /// the metadata of an earlier boot speaks for.
+    fn attachments_here(&self) -> Vec<String> {
+        let may_be_here = |held: Held| !matches!(held, Held::No | Held::Maybe(Origin::Recorded));
+        let world = self.world();
+        let here = world.actual.values().filter(|entry| {
+            entry.attachable == Attachable::Yes
+                && (may_be_here(entry.device) || entry.pods.values().any(|pod| may_be_here(pod.held)))
+        });
+        here.filter_map(|entry| match &entry.what {
+            What::Csi { driver, handle, .. } => Some(attachment_name(driver.as_str(), handle, &self.options.node)),
+            What::InTree { .. } | What::LocalDevice { .. } => None,
+        })
+        .collect()
     }
 
     /// What the node's status should list, if that is something else than it lists. What is about to be taken off the list

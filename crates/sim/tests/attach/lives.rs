@@ -224,6 +224,27 @@ fn a_driver_that_stops_asking_for_attachments_loses_them_race_41() {
     });
 }
 
+/// The volume is attached, and the node has not said yet that it uses it.
+#[test]
+fn a_driver_that_stops_asking_for_attachments_keeps_what_a_pod_is_about_to_mount_race_41() {
+    calm(async |rig: &Rig| {
+        let driver = json!({"metadata": {"name": crate::played::DRIVER}, "spec": {"attachRequired": true}});
+        rig.create(Kind::CSI_DRIVER, driver).await;
+        rig.node("a").await;
+        rig.volume("one", "ReadWriteOnce").await;
+        rig.played.storage().orders.dead.insert("a".to_owned());
+        rig.pod("p", "a", &["one"]).await;
+        let attached = async || rig.attachment("one", "a").await.is_some_and(|held| held["status"]["attached"] == true);
+        rig.until("it is attached", attached).await;
+        rig.delete::<api::CsiDriver>(&Key::cluster(crate::played::DRIVER)).await;
+        let driver = json!({"metadata": {"name": crate::played::DRIVER}, "spec": {"attachRequired": false}});
+        rig.create(Kind::CSI_DRIVER, driver).await;
+        rig.stays("one", "a", 30).await;
+        rig.end_pod("p").await;
+        rig.until_detached("one", "a").await;
+    });
+}
+
 #[test]
 fn access_modes_that_change_count_at_once_weakness_47() {
     calm(async |rig: &Rig| {

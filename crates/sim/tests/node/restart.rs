@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::Kind;
+use api::keys::annotation;
 use serde_json::json;
 use tokio::time::sleep;
 use tonic::Code;
@@ -269,5 +270,33 @@ fn what_was_found_is_in_use_also_of_a_node_that_was_made_anew_node_20_and_21() {
         assert!(rig.is_mounted(&uid, "v"), "nobody may detach it");
         rig.doorman.open();
         rig.until_clean().await;
+    });
+}
+
+/// The objects are those of a backup, in which another machine has the volume: this one still has it mounted.
+#[test]
+fn after_a_restore_a_node_reports_only_when_it_has_let_go_of_what_no_attachment_tells_of() {
+    play(Play::attached(), async |rig| {
+        rig.volume("v", json!({})).await;
+        let uid = rig.pod("p", &["v"]).await;
+        rig.attach("v").await;
+        rig.until_ready("p").await;
+        let marked = async || {
+            let node = rig.get(Kind::NODE, &api::Key::cluster(NODE)).await.expect("the node is there");
+            node["metadata"]["annotations"][annotation::RESTORED.text()].is_string()
+        };
+        let mark = json!({"metadata": {"annotations": {annotation::RESTORED.text(): "7"}}});
+        rig.patch(Kind::NODE, &api::Key::cluster(NODE), mark.clone()).await;
+        rig.until("a node with an attachment for all that it has has spoken", async || !marked().await).await;
+        let attachment = lifecycle::attach::attachment_name(rig.model.name(), "v", NODE);
+        rig.delete_attachment(&attachment).await;
+        rig.patch(Kind::NODE, &api::Key::cluster(NODE), mark).await;
+        rig.doorman.always("unpublish", Reply::Refused(Code::Unavailable));
+        rig.end_pod("p").await;
+        sleep(Duration::from_secs(60)).await;
+        assert!(rig.is_mounted(&uid, "v") && marked().await, "nobody else may have it yet");
+        rig.doorman.open();
+        rig.until_clean().await;
+        rig.until("it has spoken", async || !marked().await).await;
     });
 }

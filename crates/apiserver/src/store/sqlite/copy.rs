@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::Connection;
 
@@ -14,9 +15,10 @@ use super::examine::{connect, scan};
 use super::place::{DirLock, Mark, Place, create_private, read_mark};
 use super::rows::{APPLICATION_ID, FORMAT, Meta, SCHEMA, Tally, insert};
 use super::{Damage, OpenError, live};
+use crate::store::attach_doubt::in_doubt;
 use crate::store::backup::Snapshot;
 use crate::store::durable::{Entry, Image};
-use crate::store::object::{Revision, UnixMillis};
+use crate::store::object::{Revision, Stored, UnixMillis};
 
 /// How far a restored store's revisions are at least ahead of what its source knew.
 const LEAP: u64 = 1_000_000_000;
@@ -86,9 +88,23 @@ pub fn salvage(from: &Path, to: &Path, now: UnixMillis) -> Result<Salvaged, Copy
 /// The source may have gone on after the copy was made, and may have been restored from the same copy before: two
 /// restores must not use a revision twice either. So the distance comes from the time. Counted in microseconds it runs
 /// ahead of any store that writes fewer than a million times a second; the leap is for clocks that are wrong.
+///
+/// What says where volumes are attached comes in doubt, as a new version: a client that knows the old one sees a change.
 fn continued(from: &Snapshot, now: UnixMillis) -> Image {
-    let revision = Revision(from.revision.0.saturating_add(LEAP).max(now.0.saturating_mul(1_000)).min(LAST));
-    let entries = from.objects.iter().map(Entry::live).collect();
+    let last = LAST.saturating_sub(from.objects.len() as u64 + 1);
+    let start = Revision(from.revision.0.saturating_add(LEAP).max(now.0.saturating_mul(1_000)).min(last));
+    let (mark, mut revision) = (start.to_string(), start);
+    let mut entries: Vec<Entry> = Vec::with_capacity(from.objects.len());
+    for object in &from.objects {
+        entries.push(match in_doubt(object, &mark) {
+            Some(value) => {
+                revision = revision.next();
+                Entry::live(&Arc::new(Stored { value, revision, ..Stored::clone(object) }))
+            }
+            None => Entry::live(object),
+        });
+    }
+    entries.sort_by_key(|entry| entry.revision);
     Image { uuid: from.uuid.clone(), revision, floor: revision, entries, ..Image::default() }
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use api::keys::annotation;
 use api::node::Readiness;
 use api::{Attachment, Node};
 use serde_json::json;
 
-use super::super::hold::{Held, Need, forced, usage};
+use super::super::hold::{Held, Need, Telling, forced, usage};
 use super::super::{Evidence, Hold, judge};
 use super::{State, attachment, node, read, rules, tainted};
 use crate::{Lookup, Reason as _, Standing};
@@ -109,6 +110,36 @@ fn a_new_node_object_that_has_not_spoken_frees_nothing_race_42() {
     let mut bare = node("a", "Unknown", &[], &[]);
     bare.ready_since = None;
     assert_eq!(on(&bare), Hold::Free, "it was there before the attachment, and would have said so");
+}
+
+fn restored(mut node: Node) -> Node {
+    node.meta.annotations = read(json!({annotation::MANAGED_ATTACH.text(): "true", annotation::RESTORED.text(): "7"}));
+    node
+}
+
+/// The list in a backup does not name what the node has mounted since.
+#[test]
+fn a_restored_node_that_has_not_spoken_frees_nothing() {
+    let silent = restored(node("a", "True", &[], &[]));
+    assert_eq!(on(&silent), Hold::Restored);
+    assert!(!Hold::Restored.goes() && Hold::Restored.telling() == Telling::AsBefore);
+    assert_eq!(on(&tainted(restored(node("a", "False", &[], &[])))), Hold::Free, "an operator answers for it");
+    assert_eq!(on(&node("a", "True", &[], &[])), Hold::Free, "its agent has spoken");
+}
+
+/// A restore forgets that a volume is attached; that is no word of the driver.
+#[test]
+fn a_restored_attachment_that_is_in_use_stays_although_it_is_not_confirmed() {
+    let node = node("a", "True", &["v"], &[]);
+    let mut unconfirmed = attachment("v", "a", State::Coming);
+    assert_eq!(
+        about(&unconfirmed, Lookup::Found(&node)),
+        Hold::Forced { evidence: Evidence::Unpublished },
+        "one that was never attached"
+    );
+    unconfirmed.meta.annotations = read(json!({annotation::RESTORED.text(): "7"}));
+    let stays = Hold::InUse { ready: Readiness::Ready, force_in: None };
+    assert_eq!(about(&unconfirmed, Lookup::Found(&node)), stays);
 }
 
 #[test]

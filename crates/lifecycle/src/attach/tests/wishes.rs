@@ -18,6 +18,7 @@ struct Case {
     node: api::Node,
     own: Option<api::Attachment>,
     others: Vec<(api::Attachment, Hold, bool)>,
+    unconfirmed: Vec<Box<str>>,
     users: Users,
     slot: Slot,
     waited: Duration,
@@ -30,6 +31,7 @@ impl Case {
             node: node("b", "True", &[], &[]),
             own: None,
             others: Vec::new(),
+            unconfirmed: Vec::new(),
             users: Users::default(),
             slot: Slot::Free,
             waited: Duration::ZERO,
@@ -49,6 +51,7 @@ impl Case {
             own: self.own.as_ref(),
             others: &others,
             doubts: &[],
+            unconfirmed: &self.unconfirmed,
             users: &self.users,
             slot: self.slot,
             waited: self.waited,
@@ -189,4 +192,16 @@ fn a_driver_gets_so_much_to_do_at_once_and_no_more_weakness_46() {
     case.slot = Slot::Full { limit: 2 };
     let decision = case.with(decide);
     assert_eq!((decision.because.code(), decision.actions.len()), ("queued", 0));
+}
+
+#[test]
+fn a_volume_for_one_node_is_not_told_before_all_nodes_have_spoken_after_a_restore() {
+    let mut case = Case::new(ONE);
+    case.own = Some(attachment("v", "b", State::Attached));
+    case.unconfirmed = vec!["c".into()];
+    let because = case.because();
+    assert_eq!(because, Because::Unconfirmed { volume: "pv-v".into(), nodes: vec!["c".into()] });
+    assert!(because.notice().is_some() && because.to_string().contains("(c)"), "{because}");
+    case.unconfirmed.clear();
+    assert!(matches!(case.because(), Because::Unreported { .. }));
 }

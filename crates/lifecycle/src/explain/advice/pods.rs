@@ -27,6 +27,19 @@ pub(in crate::explain) fn attach(because: &Attach) -> Advice {
         Attach::Held { .. } | Attach::Second { .. } => {
             say(["The volume is for one node at a time: what is said of its holder says what releases it."])
         }
+        Attach::Unconfirmed { nodes, .. } => {
+            let mut advice =
+                say(["Each node that is named reports when its agent runs and has let go of what no pod wants."]);
+            advice.extend(nodes.iter().map(|node| {
+                format!(
+                    "If {node} is shut down for good: kubectl taint node {node} {}=nodeshutdown:NoExecute, or delete the \
+                     Node. If its agent is a kubelet, see that it has no volume too many, then: kubectl annotate node {node} {}-",
+                    taint::OUT_OF_SERVICE,
+                    annotation::RESTORED
+                )
+            }));
+            advice
+        }
         Attach::Doubtful { attachment, node, .. } => vec![
             format!("See on node {node:?} whether the volume is mounted there, and unmount it."),
             format!("Then: kubectl delete volumeattachment {attachment}"),
@@ -47,7 +60,12 @@ pub(in crate::explain) fn hold(hold: &Hold, node: &str) -> Advice {
         Hold::Wanted | Hold::Second => vec![format!("Delete the pod that uses the volume on node {node:?}.")],
         Hold::NotOurs => say(["Whoever made the VolumeAttachment has to delete it."]),
         Hold::Unmanaged => vec![format!("Detach the volume from node {node:?} by hand.")],
-        Hold::NodeUnread | Hold::Unsaid | Hold::Free | Hold::Forced { .. } => Vec::new(),
+        Hold::Restored => vec![format!(
+            "The agent of node {node:?} reports when it runs. If the node's agent is a kubelet, see that it does not have the \
+             volume, then: kubectl annotate node {node} {}-",
+            annotation::RESTORED
+        )],
+        Hold::Unconfirmed | Hold::NodeUnread | Hold::Unsaid | Hold::Free | Hold::Forced { .. } => Vec::new(),
         Hold::InUse { ready: api::node::Readiness::Ready, .. } => {
             vec![format!("The agent on node {node:?} unmounts the volume first; its log says why it has not.")]
         }
