@@ -9,7 +9,7 @@ use crate::bootstrap::{BootstrapError, bootstrap};
 use crate::catalog::Catalog;
 use crate::controllers;
 use crate::discovery::SwaggerCache;
-use crate::http::{Beside, Gate, Service, Shared};
+use crate::http::{Beside, Flow, Gate, Service, Shared};
 use crate::rights::Rights;
 use crate::sources::{Clock, Entropy};
 use crate::store::{CommitError, Options, Store};
@@ -73,6 +73,7 @@ impl Api {
             shared: Arc::new(Shared {
                 core,
                 gate: Gate::new(signer, tokens),
+                flow: Flow::default(),
                 address,
                 swagger: SwaggerCache::default(),
                 metrics: Arc::default(),

@@ -60,6 +60,7 @@ mod peer;
 pub mod request;
 mod rights;
 pub mod schema;
+pub mod seats;
 pub mod server;
 pub mod sources;
 pub mod status;

@@ -10,18 +10,20 @@ use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::Service;
+use crate::http::{ConnectionSeat, PeerCertificate, Service};
 use crate::peer::Clients;
+use crate::seats::Seats;
 
 /// A connection that has not finished its handshake by then is dropped.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection whose first request has not come this long after the handshake is dropped.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The headers of one request, and their count.
 const HEADER_BYTES: usize = 64 * 1024;
 const HEADER_COUNT: usize = 128;
@@ -31,7 +33,7 @@ const STREAMS: u32 = 250;
 /// How much of it at the same time, and for how long at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at the same time; more wait in the kernel's queue.
+    /// Connections at the same time: three of four for those that have shown a credential ([`crate::seats`]).
     pub connections: usize,
     /// How long requests may finish after the signal to stop.
     pub grace: Duration,
@@ -96,13 +98,9 @@ pub async fn serve(
     limits: Limits,
 ) -> io::Result<()> {
     let connections = GracefulShutdown::new();
-    let seats = Arc::new(Semaphore::new(limits.connections));
+    let seats = Seats::new(limits.connections);
     let mut stop = std::pin::pin!(stop);
     loop {
-        let seat = tokio::select! {
-            () = &mut stop => break,
-            seat = Arc::clone(&seats).acquire_owned() => seat.map_err(io::Error::other)?,
-        };
         let (stream, address) = tokio::select! {
             () = &mut stop => break,
             accepted = listener.accept() => match accepted {
@@ -116,10 +114,13 @@ pub async fn serve(
             },
         };
         let (tls, watcher) = (tls.clone(), connections.watcher());
-        let service = service.clone().from_address(address);
+        let seat = Arc::new(ConnectionSeat::new(seats.take(address)));
+        let service = service.clone().from_address(address).on_seat(Arc::clone(&seat));
         tokio::spawn(async move {
-            converse(stream, tls, service, watcher).await;
-            drop(seat);
+            tokio::select! {
+                () = converse(stream, tls, service, watcher, &seat) => {}
+                () = seat.seat().revoked() => tracing::debug!(%address, "a connection made room for another one"),
+            }
         });
     }
     drop(listener);
@@ -131,7 +132,7 @@ pub async fn serve(
 }
 
 /// One connection from handshake to end. What goes wrong on it concerns nobody else.
-async fn converse(stream: TcpStream, tls: Tls, service: Service, watcher: hyper_util::server::graceful::Watcher) {
+async fn converse(stream: TcpStream, tls: Tls, service: Service, watcher: Watcher, seat: &ConnectionSeat) {
     // Watch events are small and must not wait for more.
     let _ = stream.set_nodelay(true);
     let acceptor = TlsAcceptor::from(tls.config);
@@ -141,7 +142,11 @@ async fn converse(stream: TcpStream, tls: Tls, service: Service, watcher: hyper_
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
     let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let service = service.for_peer(tls.clients.judge(shown, service.now()));
+    let certificate = tls.clients.judge(shown, service.now());
+    if matches!(certificate, Some(PeerCertificate::Ours(_))) {
+        seat.seat().set_known();
+    }
+    let service = service.for_peer(certificate);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -157,7 +162,14 @@ async fn converse(stream: TcpStream, tls: Tls, service: Service, watcher: hyper_
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(15));
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
+    let mut connection = std::pin::pin!(watcher.watch(connection));
+    // Before the first request it is not known which HTTP is spoken, and no timeout of either applies.
+    let ended = match tokio::time::timeout(FIRST_REQUEST_TIMEOUT, &mut connection).await {
+        Ok(ended) => ended,
+        Err(_) if !seat.has_asked() => return tracing::debug!("a connection asked for nothing"),
+        Err(_) => connection.await,
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
     }
 }

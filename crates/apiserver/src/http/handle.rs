@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 use super::answer::{Answer, Layout};
 use super::body::Body;
 use super::member::Member;
-use super::{BodyError, Caller, Shared, endpoints, join, resources};
+use super::{BodyError, Caller, Shared, endpoints, flow, join, resources};
 use crate::audit::{AuditLog, Entry, Seen};
 use crate::auth::{ANONYMOUS, User};
 use crate::metrics;
@@ -22,10 +23,14 @@ use crate::request::{
     Encoding, Endpoint, MAX_BODY_BYTES, MAX_BODY_VALUES, Method, Refusal, RequestInfo, Target, Verb, check_headers,
     request_timeout, wants_pretty,
 };
+use crate::seats::Seat;
 use crate::sources;
 use crate::status::ApiError;
 use crate::verbs::{Failure, Outcome};
 
+/// What is read of the body of a request that is refused without it, and for how long.
+const DRAINED_BYTES: usize = 4 << 20;
+const DRAIN_TIME: Duration = Duration::from_millis(500);
 /// What a request may take unless it is a watch.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -55,6 +60,35 @@ pub(super) struct Origin {
     pub(super) address: Option<IpAddr>,
     pub(super) audit: Option<Arc<AuditLog>>,
     pub(super) strangers: Strangers,
+    /// None in process.
+    pub(super) seat: Option<Arc<ConnectionSeat>>,
+}
+
+/// What a connection has done to keep its seat.
+#[derive(Debug)]
+pub(crate) struct ConnectionSeat {
+    seat: Seat,
+    has_asked: AtomicBool,
+}
+
+impl ConnectionSeat {
+    pub(crate) fn new(seat: Seat) -> Self {
+        Self { seat, has_asked: AtomicBool::new(false) }
+    }
+
+    /// Notes that the headers of a request have come.
+    fn set_asked(&self) {
+        self.has_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether any request has come.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.has_asked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.seat
+    }
 }
 
 /// What becomes of requests without a credential.
@@ -74,12 +108,19 @@ where
     let audit_id = sources::uuid(&*shared.core.entropy);
     let (parts, body) = request.into_parts();
     let speech = Speech::of(&parts);
+    if let Some(seat) = &origin.seat {
+        seat.set_asked();
+    }
     let mut seen = Seen::default();
+    let mut body = Box::pin(body);
     let arrival = Arrival { origin: &origin, parts: &parts, speech: &speech };
-    let answer = match answer(Arc::clone(&shared), arrival, body, &mut seen).await {
+    let answer = match answer(Arc::clone(&shared), arrival, &mut body, &mut seen).await {
         Ok(answer) => answer,
         Err(failure) => Answer::failure(&failure, speech.errors_in(), speech.layout),
     };
+    if origin.address.is_some() {
+        drain(&mut body).await;
+    }
     if let Some(info) = &seen.info {
         let (verb, labels) = metrics::labels(&shared.core.served(), &info.method, &info.target);
         shared.metrics.answered(&labels, verb, answer.code(), started.elapsed());
@@ -143,13 +184,32 @@ fn header(parts: &Parts, name: &str) -> String {
     text
 }
 
-async fn answer<B>(shared: Arc<Shared>, arrival: Arrival<'_>, body: B, seen: &mut Seen) -> Outcome<Answer>
+/// Reads what is left of the body of a refused request, within bounds: a client that still sends would otherwise find the
+/// connection closed before it has read the answer.
+async fn drain<B>(body: &mut B)
 where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + Unpin,
+{
+    let reading = async {
+        let mut left = DRAINED_BYTES;
+        while left > 0 && !body.is_end_stream() {
+            let Some(Ok(frame)) = body.frame().await else { return };
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        }
+    };
+    // A client that waits with its body for the answer is answered soon.
+    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
+}
+
+async fn answer<B>(shared: Arc<Shared>, arrival: Arrival<'_>, body: &mut B, seen: &mut Seen) -> Outcome<Answer>
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin,
     B::Error: Into<BodyError>,
 {
-    let Arrival { parts, speech, .. } = arrival;
+    let Arrival { origin, parts, speech } = arrival;
     let (info, user) = admit(&shared, &arrival, seen)?;
+    let flow = Arc::clone(&shared);
+    let Some(_place) = flow.flow.enter(origin, &user, &info) else { return Ok(flow::too_many()) };
     let _in_flight = shared.metrics.begin(&info.method);
     let limit = request_timeout(&info.query, LONGEST)?;
     let lasting = matches!(&info.target, Target::Resource(request) if request.verb == Verb::Watch);
@@ -171,7 +231,7 @@ where
             errors_in: speech.errors_in(),
             body,
         };
-        route(call).await
+        if flow::is_large(origin, &call) { flow::apart(call).await } else { route(call).await }
     };
     if lasting {
         return work.await;
@@ -202,6 +262,9 @@ fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Ar
     };
     if origin.strangers == Strangers::TurnedAway && user.name == ANONYMOUS {
         return Err(Refusal::Unauthorized.into());
+    }
+    if let Some(seat) = origin.seat.as_ref().filter(|_| user.name != ANONYMOUS) {
+        seat.seat().set_known();
     }
     seen.user = Some(Arc::clone(&user));
     if let Some(member) = Member::of(&user) {
@@ -267,7 +330,7 @@ fn values(json: &[u8]) -> usize {
     count
 }
 
-async fn route(mut call: Call) -> Result<Answer, Failure> {
+pub(super) async fn route(mut call: Call) -> Result<Answer, Failure> {
     let info = Arc::clone(&call.info);
     match &info.target {
         Target::Endpoint(Endpoint::Join) => join::serve(&call).await,

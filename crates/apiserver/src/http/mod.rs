@@ -7,6 +7,7 @@ mod answer;
 mod body;
 mod containers;
 mod endpoints;
+mod flow;
 mod gate;
 mod gzip;
 mod handle;
@@ -21,6 +22,7 @@ mod writes;
 pub use body::{Body, Lines};
 
 pub(crate) use answer::{Answer, escape, json_bytes};
+pub(crate) use flow::Flow;
 pub(crate) use gate::Gate;
 
 use std::convert::Infallible;
@@ -32,6 +34,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 
+pub(crate) use handle::ConnectionSeat;
 use handle::{Origin, Strangers};
 
 use crate::audit::AuditLog;
@@ -74,6 +77,7 @@ enum Caller {
 pub(crate) struct Shared {
     pub(crate) core: Arc<Core>,
     pub(crate) gate: Gate,
+    pub(crate) flow: Flow,
     /// What discovery tells clients to connect to.
     pub(crate) address: String,
     pub(crate) swagger: SwaggerCache,
@@ -97,7 +101,13 @@ impl Service {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            origin: Origin { caller: Caller::Remote(None), address: None, audit: None, strangers: Strangers::Heard },
+            origin: Origin {
+                caller: Caller::Remote(None),
+                address: None,
+                audit: None,
+                strangers: Strangers::Heard,
+                seat: None,
+            },
         }
     }
 
@@ -121,6 +131,13 @@ impl Service {
     #[must_use]
     pub fn from_address(mut self, address: IpAddr) -> Self {
         self.origin.address = Some(address);
+        self
+    }
+
+    /// The same service for one connection, which keeps its seat when its client shows a valid credential.
+    #[must_use]
+    pub(crate) fn on_seat(mut self, seat: Arc<ConnectionSeat>) -> Self {
+        self.origin.seat = Some(seat);
         self
     }
 

@@ -68,18 +68,43 @@ async fn who_is_slow_is_cut_off() {
     door.close().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_connection_too_many_waits_for_a_seat() {
-    let door = Door::with(Limits { connections: 2, ..Limits::default() }).await;
-    let first = door.connect(None).await.expect("there is a seat");
-    let second = door.connect(None).await.expect("there is a seat");
-    {
-        let mut third = std::pin::pin!(door.connect(None));
-        assert!(timeout(Duration::from_secs(5), &mut third).await.is_err(), "nobody has left");
-        drop(first);
-        third.await.expect("a seat has become free");
+#[tokio::test]
+async fn connections_that_say_nothing_keep_nobody_out() {
+    let door = Door::with(Limits { connections: 16, ..Limits::default() }).await;
+    let mut known = door.connect(Some(door.pki.admin())).await.expect("there is a seat");
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(TcpStream::connect(door.address).await.expect("the port is open"));
+        silent.push(door.connect(None).await.expect("a stranger before made room").into_inner().0);
     }
-    drop(second);
+    assert_eq!(door.knock(None, "GET /readyz", &[], "").await.code, 200, "strangers are answered");
+    known.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.expect("it is open");
+    assert_eq!(read_reply(&mut known).await.code, 200, "who has shown a certificate keeps its seat");
+    drop(silent);
+    door.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_request_is_cut_off() {
+    let door = Door::open().await;
+    for protocol in [&b"http/1.1"[..], b"h2"] {
+        let start = Instant::now();
+        let mut quiet = door.speak(Some(door.pki.admin()), &[protocol]).await.expect("the handshake succeeds");
+        let mut bytes = Vec::new();
+        let _ = timeout(Duration::from_secs(60), quiet.read_to_end(&mut bytes)).await;
+        assert!(start.elapsed() <= Duration::from_secs(11), "{:?}", start.elapsed());
+    }
+    door.close().await;
+}
+
+#[tokio::test]
+async fn a_client_that_is_refused_while_it_sends_reads_the_answer() {
+    let door = Door::open().await;
+    // More than fits into the buffers between the two, so that the answer comes while the body is sent.
+    let body = format!("{{\"metadata\":{{\"name\":\"a\"}},\"data\":{{\"a\":\"{}\"}}}}", "x".repeat(2 << 20));
+    for _ in 0..5 {
+        assert_eq!(door.knock(None, &format!("POST {MAPS}"), &[], &body).await.code, 403);
+    }
     door.close().await;
 }
 
