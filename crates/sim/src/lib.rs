@@ -15,6 +15,8 @@
 //! Two runs of one seed have equal journals and equal [`World::record`]s, line by line, also in two processes. A seed
 //! therefore is a bug report.
 
+mod administrator;
+mod clock;
 mod component;
 pub mod driver;
 pub mod faults;
@@ -23,6 +25,7 @@ pub mod keys;
 pub mod machine;
 pub mod nodes;
 mod number;
+mod outage;
 mod process;
 mod random;
 pub mod storage;

@@ -25,7 +25,11 @@ impl Process {
     pub fn new(world: &World, component: &Component, life: u64) -> Self {
         let millis = i64::try_from(world.clock().now().0).unwrap_or(i64::MAX);
         let now = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
-        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::starting_at(now));
+        Self::with_clock(world, component, life, Arc::new(VirtualClock::starting_at(now)))
+    }
+
+    /// The same on a machine whose wall clock shows something else.
+    pub(crate) fn with_clock(world: &World, component: &Component, life: u64, clock: Arc<dyn Clock>) -> Self {
         let purpose = format!("{} life {life}", component.name());
         let entropy = Entropy::seeded(world.random(&purpose).number());
         let metrics = Metrics::new(&*clock);

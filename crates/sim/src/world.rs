@@ -11,6 +11,7 @@ use apiserver::store::{CommitError, MemoryDisk, Options, Revision, Store, UnixMi
 use apiserver::{Api, BootstrapError, Settings};
 use tokio::task::JoinHandle;
 
+use crate::clock::{Offset, SteppedClock};
 use crate::component::Component;
 use crate::faults::Fates;
 use crate::journal::Journal;
@@ -49,6 +50,8 @@ pub struct World {
     journal: Journal,
     disk: MemoryDisk,
     weather: Weather,
+    /// How far the API server's wall clock is off.
+    server_offset: Offset,
     background: JoinHandle<Result<(), CommitError>>,
 }
 
@@ -89,7 +92,9 @@ impl World {
     /// Starts the API server and what it does by itself. The runtime must be a current-thread one with paused time.
     pub async fn start(seed: Seed, setup: Setup) -> Result<Self, WorldError> {
         let disk = MemoryDisk::default();
-        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::starting_at(BEGINNING));
+        let server_offset = Offset::default();
+        let right = RuntimeClock::starting_at(BEGINNING);
+        let clock: Arc<dyn Clock> = Arc::new(SteppedClock { right, offset: server_offset.clone() });
         let entropy = SeededEntropy::new(Random::new(seed, "apiserver").number());
         let settings = Settings::in_memory(Arc::clone(&clock), Arc::new(entropy)).map_err(WorldError::Signer)?;
         let settings = Settings { store: Store::on_memory(&disk, setup.store), ..settings };
@@ -98,7 +103,8 @@ impl World {
             let api = api.clone();
             async move { api.run().await }
         });
-        Ok(Self { seed, api, clock, journal: Journal::start(), disk, weather: Weather::default(), background })
+        let (journal, weather) = (Journal::start(), Weather::default());
+        Ok(Self { seed, api, clock, journal, disk, weather, server_offset, background })
     }
 
     pub fn seed(&self) -> Seed {
@@ -136,6 +142,10 @@ impl World {
 
     pub(crate) fn weather(&self) -> Weather {
         self.weather.clone()
+    }
+
+    pub(crate) fn server_offset(&self) -> &Offset {
+        &self.server_offset
     }
 
     pub(crate) fn service(&self) -> Service {

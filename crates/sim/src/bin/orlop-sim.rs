@@ -37,6 +37,9 @@ struct Args {
     /// Do this wrong on purpose; every run should then fail. Each kind of world has its own.
     #[arg(long, default_value = "none")]
     mutation: String,
+    /// What happens besides in worlds of nodes; may be given several times.
+    #[arg(long, value_enum)]
+    also: Vec<nodes::Also>,
 }
 
 /// What a world is about.
@@ -61,10 +64,10 @@ impl Kind {
 }
 
 /// A kind of world, and what is wrong in it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Play {
     Storage(storage::Mutation),
-    Nodes(nodes::Mutation),
+    Nodes(nodes::Mutation, Vec<nodes::Also>),
 }
 
 impl Play {
@@ -76,27 +79,30 @@ impl Play {
                 .map(Self::Storage)
                 .map_err(|_| wrong(names::<storage::Mutation>())),
             Kind::Nodes => {
-                nodes::Mutation::from_str(name, true).map(Self::Nodes).map_err(|_| wrong(names::<nodes::Mutation>()))
+                let also = nodes::USUAL.iter().chain(&args.also).copied().collect();
+                let mutation = nodes::Mutation::from_str(name, true);
+                mutation.map(|mutation| Self::Nodes(mutation, also)).map_err(|_| wrong(names::<nodes::Mutation>()))
             }
         }
     }
 
-    fn kind(self) -> Kind {
+    fn kind(&self) -> Kind {
         match self {
             Self::Storage(_) => Kind::Storage,
-            Self::Nodes(_) => Kind::Nodes,
+            Self::Nodes(..) => Kind::Nodes,
         }
     }
 
-    fn run(self, seed: Seed) -> Result<Lived, String> {
+    fn run(&self, seed: Seed) -> Result<Lived, String> {
         let told = |error: sim::WorldError| format!("{}: {error}", self.kind().again(seed));
         Ok(match self {
             Self::Storage(mutation) => {
-                let storage::Report { violations, journal, tally, .. } = storage::run(seed, mutation).map_err(told)?;
+                let storage::Report { violations, journal, tally, .. } = storage::run(seed, *mutation).map_err(told)?;
                 Lived { seed, violations, journal, numbers: tally.numbers() }
             }
-            Self::Nodes(mutation) => {
-                let nodes::Report { violations, journal, tally, .. } = nodes::run(seed, mutation).map_err(told)?;
+            Self::Nodes(mutation, also) => {
+                let report = nodes::run_with(seed, *mutation, also).map_err(told)?;
+                let nodes::Report { violations, journal, tally, .. } = report;
                 Lived { seed, violations, journal, numbers: tally.numbers() }
             }
         })
@@ -127,13 +133,13 @@ fn main() -> ExitCode {
         }
     };
     match args.seed {
-        Some(seed) => one(Seed(seed), play),
-        None => many(&args, play),
+        Some(seed) => one(Seed(seed), &play),
+        None => many(&args, &play),
     }
 }
 
 /// One world, with everything that can be said about it.
-fn one(seed: Seed, play: Play) -> ExitCode {
+fn one(seed: Seed, play: &Play) -> ExitCode {
     match play.run(seed) {
         Ok(lived) => {
             lived.journal.iter().for_each(|line| println!("{line}"));
@@ -189,7 +195,7 @@ impl Sum {
     }
 }
 
-fn many(args: &Args, play: Play) -> ExitCode {
+fn many(args: &Args, play: &Play) -> ExitCode {
     let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into));
     let (next, end) = (AtomicU64::new(args.from), args.from.saturating_add(args.seeds));
     let sum = Mutex::new(Sum::default());
@@ -212,7 +218,7 @@ fn many(args: &Args, play: Play) -> ExitCode {
 }
 
 /// A panic in a world is a finding about its seed, not the end of the others.
-fn caught(seed: Seed, play: Play) -> Result<Lived, String> {
+fn caught(seed: Seed, play: &Play) -> Result<Lived, String> {
     std::panic::catch_unwind(|| play.run(seed)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");

@@ -43,6 +43,9 @@ pub trait Onlooker: Send + Sync + 'static {
     /// DeleteVolume was called for this volume, or is about to take effect.
     fn deleting(&self, volume: &Volume);
 
+    /// DeleteVolume was called for this volume. Its effect may come much later.
+    fn deletion_called(&self, _: &Volume) {}
+
     /// A volume was published or unpublished, or a call on a machine has had its effect.
     fn happened(&self) {}
 }

@@ -69,6 +69,7 @@ impl Model {
             return Err(Status::invalid_argument("which volume?"));
         }
         self.ask(&id);
+        self.tell_of_call(&id);
         let name = self.lock().state.get(&id).map(|volume| volume.name.clone());
         let call = Call { method: DELETE, object: name.unwrap_or_else(|| id.clone()), found: Found::Whatever };
         let effect = move |model: &Model| {
@@ -92,6 +93,17 @@ impl Model {
         };
         if let (Some(onlooker), Some(volume)) = (onlooker, volume) {
             onlooker.deleting(&volume);
+        }
+    }
+
+    /// Lets the onlooker judge the call, as opposed to its effect.
+    fn tell_of_call(&self, id: &str) {
+        let (onlooker, volume) = {
+            let inner = self.lock();
+            (inner.onlooker(), inner.state.get(id).cloned())
+        };
+        if let (Some(onlooker), Some(volume)) = (onlooker, volume) {
+            onlooker.deletion_called(&volume);
         }
     }
 

@@ -41,6 +41,8 @@ struct Shared {
     power: watch::Sender<Power>,
     onlooker: Mutex<Option<Weak<dyn Onlooker>>>,
     label: Mutex<Option<String>>,
+    /// Whether there is another machine that this one is a copy of.
+    is_clone: bool,
 }
 
 /// Who sees every change of a machine, right after it.
@@ -64,10 +66,36 @@ impl fmt::Debug for Machine {
 impl Machine {
     /// A machine that runs, with an empty disk.
     pub fn new(world: &World, name: &str) -> Self {
-        Self::with(world.journal().clone(), name)
+        Self::with(world.journal().clone(), name, false)
     }
 
-    fn with(journal: Journal, name: &str) -> Self {
+    /// Makes it a machine that is off and stands for a copy of the one of its name.
+    pub(crate) fn into_clone(self) -> Self {
+        let clone = Self::with(self.shared.journal.clone(), self.name(), true);
+        clone.shared.power.send_replace(Power::Off);
+        clone
+    }
+
+    pub(crate) fn is_clone(&self) -> bool {
+        self.shared.is_clone
+    }
+
+    /// What tells it from a copy of it.
+    pub(crate) fn body(&self) -> String {
+        match self.is_clone() {
+            true => format!("the clone of {}", self.name()),
+            false => self.name().to_owned(),
+        }
+    }
+
+    /// Takes over the disk of another machine, and nothing else.
+    pub(crate) fn copy_disk(&self, from: &Self) {
+        let mut copied = from.kernel().clone();
+        copied.boot();
+        *self.kernel() = copied;
+    }
+
+    fn with(journal: Journal, name: &str, is_clone: bool) -> Self {
         let (kernel, power) = (Mutex::new(Kernel::new()), watch::Sender::new(Power::On { boot: 1 }));
         Self {
             shared: Arc::new(Shared {
@@ -77,6 +105,7 @@ impl Machine {
                 power,
                 onlooker: Mutex::new(None),
                 label: Mutex::new(None),
+                is_clone,
             }),
         }
     }
@@ -172,7 +201,7 @@ impl Machine {
     }
 
     pub(crate) fn note(&self, what: impl fmt::Display) {
-        self.shared.journal.note(&self.shared.name, what);
+        self.shared.journal.note(&self.body(), what);
     }
 }
 

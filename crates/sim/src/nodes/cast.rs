@@ -11,6 +11,8 @@ use futures_util::future::{join, join3};
 use node::Agent;
 use node::drivers::{Drivers, Registered};
 use node::layout::Layout as Directories;
+use node::registry::Readiness;
+use node::registry::machine::{Facts, Machine as NodeKeeper, Options as KeeperOptions, Untainting};
 use runtime::Stop;
 use runtime::csi::Driver;
 use runtime::queue::Backoff;
@@ -19,10 +21,12 @@ use tokio::time::sleep;
 
 use super::days::{Cabled, Place};
 use super::witness::ROOT;
-use super::{Company, Layout, Mutation, RESYNC};
+use super::{Also, Company, FORCE_AFTER, Layout, Mutation, RESYNC};
+use crate::clock::Clocks;
 use crate::driver::Model;
 use crate::faults::Seeded;
 use crate::machine::{ModelHost, Power, Rough};
+use crate::outage::Outage;
 use crate::{Ended, Process, World, keys};
 
 /// Where the journal of intents is.
@@ -37,6 +41,10 @@ pub(super) struct Cast {
     pub(super) layout: Layout,
     pub(super) model: Model,
     pub(super) places: Arc<Vec<Place>>,
+    pub(super) clones: Arc<Vec<Place>>,
+    /// Keeps the process of the provisioner down.
+    pub(super) outage: Outage,
+    pub(super) clocks: Arc<Clocks>,
     pub(super) mutation: Mutation,
     pub(super) crashes: AtomicU64,
 }
@@ -75,18 +83,41 @@ impl Cast {
             let cast = self.clone();
             tasks.spawn(async move { cast.keep_agent(&cast.places[at]).await });
         }
+        for at in 0..self.clones.len() {
+            let cast = self.clone();
+            tasks.spawn(async move { cast.keep_agent(&cast.clones[at]).await });
+        }
         tasks
     }
 
     async fn keep_alive(&self, role: Role) {
         let mut random = self.world.random(&format!("restarts of {}", role.name()));
         for life in 1.. {
+            if role != Role::Controllers {
+                self.outage.ended().await;
+            }
             let fates = Seeded::new(&self.world, &format!("{} life {life}", role.name()), self.layout.api.clone());
             let component = self.world.component(role.name(), fates);
-            let process = Process::new(&self.world, &component, life);
+            let clock = self.clocks.of(&self.world, role.name());
+            let process = Process::with_clock(&self.world, &component, life, clock);
             let context = process.context.clone();
             let work = pin!(self.work(role, &context));
-            if component.run(process.run(&Stop::never(), work)).await == Ended::Crashed {
+            let down = async {
+                match role {
+                    Role::Controllers => std::future::pending().await,
+                    Role::Sidecar | Role::Both => self.outage.begun().await,
+                }
+            };
+            let never = Stop::never();
+            let ended = tokio::select! {
+                biased;
+                () = down => {
+                    component.kill();
+                    Ended::Crashed
+                }
+                ended = component.run(process.run(&never, work)) => ended,
+            };
+            if ended == Ended::Crashed {
                 self.crashes.fetch_add(1, Ordering::Relaxed);
             }
             sleep(random.between(&(Duration::from_millis(100)..=Duration::from_secs(20)))).await;
@@ -130,9 +161,9 @@ impl Cast {
         let protector = protect::Protector::new(context, protect::Options::default());
         let attaching = async {
             if self.mutation != Mutation::NoController {
-                attach::Attachments::new(context, attach::Options { workers: WORKERS, ..attach::Options::default() })
-                    .run(&stop)
-                    .await;
+                let force_after = self.layout.also.contains(&Also::ForceDetach).then_some(FORCE_AFTER);
+                let options = attach::Options { workers: WORKERS, force_after, ..attach::Options::default() };
+                attach::Attachments::new(context, options).run(&stop).await;
             }
         };
         join3(Box::pin(binder.run(&stop)), Box::pin(protector.run(&stop)), Box::pin(attaching)).await;
@@ -140,7 +171,7 @@ impl Cast {
 
     /// An agent lives as long as nobody kills it and its machine runs.
     async fn keep_agent(&self, place: &Place) {
-        let name = format!("agent-{}", place.machine.name());
+        let name = place.agent.clone();
         let mut random = self.world.random(&format!("restarts of {name}"));
         let mut power = place.machine.powers();
         let mut kills = place.kills.subscribe();
@@ -156,7 +187,7 @@ impl Cast {
                 biased;
                 _ = power.changed() => component.kill(),
                 _ = kills.changed() => component.kill(),
-                _ = Box::pin(work) => {}
+                _ = place.suspended.suspend(Box::pin(work)) => {}
             }
             self.crashes.fetch_add(1, Ordering::Relaxed);
             if self.mutation == Mutation::DeadAgents {
@@ -168,7 +199,8 @@ impl Cast {
 
     async fn agent(&self, place: &Place, component: &crate::Component, life: u64) {
         let stop = Stop::never();
-        let process = Process::new(&self.world, component, life);
+        let clock = self.clocks.of(&self.world, place.machine.name());
+        let process = Process::with_clock(&self.world, component, life, clock);
         let context = process.context.clone();
         let rough = Rough::new(&self.world, &format!("{} life {life}", component.name()), self.layout.host_crash);
         let rough = if self.layout.kind_host { rough.kind() } else { rough };
@@ -187,7 +219,44 @@ impl Cast {
         let options = node::Options { workers: WORKERS, resync: RESYNC, ..options };
         node::agent::narrow(&context.caches, place.machine.name());
         let agent = Agent::new(&context, host, drivers.clone(), options);
-        let work = join3(Box::pin(agent.run(&stop)), driver.run(&stop), registering);
+        let guarded = async {
+            match self.layout.also.contains(&Also::Clones) {
+                true => self.look_after(place, &context, agent.run(&stop)).await,
+                false => agent.run(&stop).await,
+            }
+        };
+        let work = join3(Box::pin(guarded), driver.run(&stop), registering);
         drop(process.run(&stop, work).await);
     }
+
+    /// Runs an agent as the program does: only while nobody else looks after the node.
+    async fn look_after(&self, place: &Place, context: &Context, agent: impl Future<Output = ()>) {
+        let stop = Stop::never();
+        let Power::On { boot } = place.machine.power() else { return };
+        let facts = Facts {
+            architecture: "amd64".to_owned(),
+            kernel: "sim".to_owned(),
+            boot_id: boot.to_string(),
+            processors: 1,
+            memory_kib: 1 << 20,
+        };
+        let (node, holder) = (place.machine.name().to_owned(), holder(&place.machine, boot));
+        let options = KeeperOptions { node, holder, facts, untainting: Untainting::Ours };
+        let (_initialised, ready) = tokio::sync::watch::channel(Readiness::Initialised);
+        let keeper = NodeKeeper::new(context, options, ready);
+        if keeper.free(&stop).await.is_err() {
+            return place.machine.note("another agent looks after the node");
+        }
+        tokio::select! {
+            biased;
+            _ = keeper.run(&stop) => place.machine.note("another agent looks after the node by now"),
+            () = agent => {}
+        }
+    }
+}
+
+/// How an agent signs its node's lease: as `orlop` does, from what a machine knows of itself. A clone has all of that but
+/// the boot.
+fn holder(machine: &crate::machine::Machine, _boot: u64) -> String {
+    format!("orlop/{}", machine.name())
 }

@@ -4,6 +4,7 @@
 //! What a cluster does about that is here as well, as far as storage depends on it: a node that is not heard of is not
 //! ready, and pods of a node that is gone are ended by force.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,10 +19,12 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::Also;
 use super::witness::{Eyes, ROOT, shown};
-use crate::driver::{NodeSide, Places};
+use crate::driver::{Attach, Model, NodeSide, Places};
 use crate::faults::{Ask, Fate, Fates, Flow, Verdict};
 use crate::machine::{Machine, Power};
+use crate::outage::Outage;
 use crate::random::Random;
 use crate::world::Weather;
 use crate::{Component, Process, World, keys};
@@ -29,6 +32,8 @@ use crate::{Component, Process, World, keys};
 const SECOND: Duration = Duration::from_secs(1);
 /// A node that was not heard of for so long is not ready.
 const GRACE: Duration = Duration::from_secs(10);
+/// A clone's boots are counted from here.
+const CLONE_BOOTS: u64 = 1_000;
 
 /// Whether a machine reaches the API server. Clones are the same.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +76,10 @@ pub(super) struct Place {
     pub(super) machine: Machine,
     pub(super) side: NodeSide,
     pub(super) cable: Cable,
+    /// The name of the agent's component.
+    pub(super) agent: String,
+    /// While this lasts, the agent stands still.
+    pub(super) suspended: Outage,
     /// Counts how often the agent was killed.
     pub(super) kills: watch::Sender<u64>,
     zone: &'static str,
@@ -80,7 +89,12 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new(machine: &Machine, side: NodeSide, zone: &'static str) -> Self {
         let (machine, kills) = (machine.clone(), watch::Sender::new(0));
-        Self { machine, side, cable: Cable::default(), kills, zone, boots: AtomicU64::new(1) }
+        let agent = match machine.is_clone() {
+            true => format!("agent-{}-clone", machine.name()),
+            false => format!("agent-{}", machine.name()),
+        };
+        let suspended = Outage::default();
+        Self { machine, side, cable: Cable::default(), agent, suspended, kills, zone, boots: AtomicU64::new(1) }
     }
 
     fn power_on(&self) {
@@ -110,13 +124,16 @@ pub(super) struct Days {
     eyes: Eyes,
     weather: Weather,
     places: Places,
+    model: Model,
+    also: BTreeSet<Also>,
 }
 
 impl Days {
-    pub(super) fn new(world: &World, eyes: &Eyes, places: Places) -> Self {
+    pub(super) fn new(world: &World, eyes: &Eyes, (model, also): (&Model, &BTreeSet<Also>), places: Places) -> Self {
         let component = world.component("cluster", crate::faults::Fair);
         let client = Process::new(world, &component, 0).context.client;
-        Self { component, client, eyes: eyes.clone(), weather: world.weather(), places }
+        let (model, also) = (model.clone(), also.clone());
+        Self { component, client, eyes: eyes.clone(), weather: world.weather(), places, model, also }
     }
 
     /// Lives through a machine's days until the world is calm, and sets everything right then.
@@ -145,8 +162,74 @@ impl Days {
 
     async fn reboot(&self, place: &Place, random: &mut Random) {
         place.machine.power_off();
+        self.lose_attachments(place);
         sleep(random.between(&(SECOND..=20 * SECOND))).await;
         place.power_on();
+    }
+
+    /// The backend takes a machine that went off for gone.
+    fn lose_attachments(&self, place: &Place) {
+        if !self.also.contains(&Also::LostAttachments) || self.model.habits().attach == Attach::Not {
+            return;
+        }
+        let node = place.machine.name();
+        self.component.note(format_args!("the backend takes the volumes of {node} away"));
+        self.model.tamper(|state| {
+            let volumes: Vec<String> = state.volumes_on(node).cloned().collect();
+            volumes.iter().for_each(|volume| drop(state.unpublish(volume, node)));
+        });
+    }
+
+    /// Now and then a machine is suspended, until the world is calm: its agent stands still and goes on where it was.
+    pub(super) async fn suspend(&self, place: &Place, mut random: Random, hardness: Hardness) {
+        while !self.weather.is_calm() {
+            sleep(random.between(&(20 * SECOND..=90 * SECOND))).await;
+            if self.weather.is_calm() || hardness == Hardness::Mild {
+                continue;
+            }
+            let time = random.between(&(SECOND..=60 * SECOND));
+            place.machine.note(format_args!("suspended for {} s", time.as_secs()));
+            place.suspended.begin();
+            sleep(time.min(GRACE)).await;
+            if time > GRACE {
+                self.set_ready(place, "Unknown").await;
+                sleep(time - GRACE).await;
+            }
+            place.machine.note("resumed");
+            place.suspended.end();
+            self.set_ready(place, "True").await;
+        }
+        std::future::pending().await
+    }
+
+    /// Now and then a copy of a machine runs beside it: the same name, the same disk, another boot.
+    pub(super) async fn clone_for_a_while(&self, clone: &Place, original: &Place, mut random: Random) {
+        while !self.weather.is_calm() {
+            sleep(random.between(&(10 * SECOND..=40 * SECOND))).await;
+            if self.weather.is_calm() {
+                break;
+            }
+            clone.machine.copy_disk(&original.machine);
+            clone.machine.note("a clone runs");
+            let boot = CLONE_BOOTS + clone.boots.fetch_add(1, Ordering::Relaxed);
+            clone.machine.power_on(boot);
+            sleep(random.between(&(10 * SECOND..=60 * SECOND))).await;
+            clone.machine.note("the clone ends");
+            clone.machine.power_off();
+        }
+        std::future::pending().await
+    }
+
+    /// The API server's wall clock steps until the world is calm.
+    pub(super) async fn step_server_clock(&self, world: &World) {
+        let mut random = world.random("server clock");
+        while self.also.contains(&Also::ServerClock) && !self.weather.is_calm() {
+            sleep(random.between(&(5 * SECOND..=30 * SECOND))).await;
+            let seconds = i64::try_from(random.below(7_200)).unwrap_or_default() - 3_600;
+            self.component.note(format_args!("the server's wall clock is off by {seconds} s"));
+            world.server_offset().set(seconds * 1_000);
+        }
+        std::future::pending().await
     }
 
     async fn cut(&self, place: &Place, random: &mut Random) {
@@ -166,6 +249,7 @@ impl Days {
     /// Off for a while. People tell the cluster so in one of two ways, or not at all.
     async fn outage(&self, place: &Place, random: &mut Random) {
         place.machine.power_off();
+        self.lose_attachments(place);
         sleep(GRACE).await;
         self.set_ready(place, "Unknown").await;
         sleep(random.between(&(SECOND..=20 * SECOND))).await;
@@ -259,7 +343,13 @@ impl Days {
     }
 
     async fn set_ready(&self, place: &Place, status: &str) {
-        let condition = json!([{"type": "Ready", "status": status, "reason": "Simulated", "message": ""}]);
+        let mut condition = json!([{"type": "Ready", "status": status, "reason": "Simulated", "message": ""}]);
+        if self.also.contains(&Also::ForceDetach) {
+            // What looks after nodes has a clock that is right; the others' need not be.
+            let name = place.machine.name();
+            let since = self.eyes.look_at(|seen| seen.ready_since(name, status));
+            condition[0]["lastTransitionTime"] = since.into();
+        }
         let patch = Patch::Merge(json!({"status": {"conditions": condition}}));
         let key = Key::cluster(place.machine.name());
         drop(self.client.patch_status::<Value>(Kind::NODE, &key, &patch).await);

@@ -10,10 +10,13 @@
 //! | no mount, loop device, directory, attachment or entry in a node's status without a pod | `settled`, at the end |
 //! | every pod has its volumes, or is told why not | `settled`, at the end |
 //! | no write storm | here: the world falls silent, and no object was written too often |
+//! | no DeleteVolume for a handle that any machine has | [`witness`], at every call |
 //! | all of `storage`'s | its witness and its judge, too |
 //!
 //! Each is shown to be able to fail by a [`Mutation`].
 
+mod also;
+mod backup;
 mod cast;
 mod days;
 mod mutation;
@@ -25,6 +28,7 @@ pub mod witness;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,11 +36,15 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
+pub use also::{Also, USUAL};
 pub use mutation::Mutation;
 
+use crate::administrator::{Administrator, Heir};
+use crate::clock::Clocks;
 use crate::driver::{Attach, Backend, Habits, Model, Onlooker as _, Places, Staging, State};
 use crate::faults::Faults;
 use crate::machine::Machine;
+use crate::outage::Outage;
 use crate::storage::witness::Witness;
 use crate::storage::{self, Company};
 use crate::{Number, Odds, Random, Seed, Setup, World, WorldError, simulate};
@@ -53,6 +61,8 @@ const PATIENCE: Duration = Duration::from_secs(60 * 60);
 /// More writes to one pod, node or attachment than this are a storm. A node is written twice for each volume that comes or
 /// goes, and whenever its machine has a bad day.
 const MOST_WRITES: u64 = 150;
+/// How long a node is not ready before it is detached from by force, where worlds do that.
+const FORCE_AFTER: Duration = Duration::from_secs(60);
 const NODES: [(&str, &str); 3] = [("node-a", "a"), ("node-b", "b"), ("node-c", "c")];
 
 /// What a run is like: all of it follows from the seed.
@@ -70,10 +80,12 @@ struct Layout {
     hardness: Hardness,
     /// Whether all pods go at the end.
     leaves: bool,
+    /// What happens besides.
+    also: BTreeSet<Also>,
 }
 
 impl Layout {
-    fn draw(random: &mut Random) -> Self {
+    fn draw(random: &mut Random, also: &[Also]) -> Self {
         let company = if random.below(2) == 0 { Company::Together } else { Company::Apart };
         let crash = Odds::of_10_000(*random.pick(&[0, 50, 150]).unwrap_or(&0));
         let api = match random.below(3) {
@@ -95,6 +107,7 @@ impl Layout {
             kind_host: random.below(3) == 0,
             hardness: if random.below(4) == 0 { Hardness::Mild } else { Hardness::Hard },
             leaves: random.below(2) == 0,
+            also: also.iter().copied().collect(),
         }
     }
 }
@@ -145,36 +158,63 @@ impl Tally {
 
 /// Lives through the run of a seed. The mutation is what should be noticed.
 pub fn run(seed: Seed, mutation: Mutation) -> Result<Report, WorldError> {
+    run_with(seed, mutation, USUAL)
+}
+
+/// The same in a world in which this happens besides.
+pub fn run_with(seed: Seed, mutation: Mutation, also: &[Also]) -> Result<Report, WorldError> {
     let mut setup = Setup::default();
     // Short enough that a watch which is held for a while comes too late.
     setup.store.history.min_events = 40;
     setup.store.history.min_age_millis = 30_000;
-    simulate(seed, setup, |world| live(world, mutation))
+    simulate(seed, setup, |world| live(world, mutation, also))
 }
 
-async fn live(world: World, mutation: Mutation) -> Report {
-    let layout = Layout::draw(&mut world.random("layout"));
+async fn live(world: World, mutation: Mutation, also: &[Also]) -> Report {
+    let layout = Layout::draw(&mut world.random("layout"), also);
     world.journal().note("world", format_args!("seed {} {layout:?}", world.seed()));
     let storage = Witness::new(&world);
     let model = Model::new(&world, layout.habits.clone(), State::new(&[], 1 << 50));
     let chosen = &NODES[..layout.nodes];
     let machines: Vec<Machine> = chosen.iter().map(|(name, _)| Machine::new(&world, name)).collect();
-    let eyes = Eyes::new(&world, &storage, &model, &machines);
+    let clones: Vec<Machine> = match layout.also.contains(&Also::Clones) {
+        true => chosen.iter().take(1).map(|(name, _)| Machine::new(&world, name).into_clone()).collect(),
+        false => Vec::new(),
+    };
+    let all: Vec<Machine> = machines.iter().chain(&clones).cloned().collect();
+    let force_after = layout.also.contains(&Also::ForceDetach).then_some(FORCE_AFTER);
+    let eyes = Eyes::new(&world, (&storage, &model), &all, force_after);
     let onlooker = Arc::new(eyes.clone());
     model.watched_by(&onlooker);
-    machines.iter().for_each(|machine| machine.watched_by(&onlooker));
+    all.iter().for_each(|machine| machine.watched_by(&onlooker));
     let place =
         |(machine, (_, zone)): (&Machine, &(&str, &'static str))| Place::new(machine, model.on(machine, None), zone);
     let places: Arc<Vec<Place>> = Arc::new(machines.iter().zip(chosen).map(place).collect());
+    let clones: Arc<Vec<Place>> = Arc::new(clones.iter().zip(chosen).map(place).collect());
     let world = Arc::new(world);
     let mut tenant = user::Tenant::new(&world, &eyes, chosen.iter().map(|(name, _)| (*name).to_owned()).collect());
     tenant.set_up(&layout.habits).await;
-    let days = Days::new(&world, &eyes, Places::None);
+    let days = Days::new(&world, &eyes, (&model, &layout.also), Places::None);
     let lives = places.iter().map(|place| {
         let random = world.random(&format!("days of {}", place.machine.name()));
         Box::pin(days.live(place, random, layout.hardness))
     });
+    let suspensions = places.iter().map(|place| {
+        let random = world.random(&format!("suspensions of {}", place.machine.name()));
+        Box::pin(days.suspend(place, random, layout.hardness))
+    });
+    let clonings = clones.iter().zip(places.iter()).map(|(clone, place)| {
+        let random = world.random(&format!("clones of {}", place.machine.name()));
+        Box::pin(days.clone_for_a_while(clone, place, random))
+    });
+    let outage = Outage::default();
+    let administrator = Administrator::new(&world, &storage, &outage, Heir::Namesake);
+    let names = ["controllers", "sidecar", "orlop"].into_iter().chain(chosen.iter().map(|(name, _)| *name));
+    let clocks = Arc::new(Clocks::new(&world, names.map(str::to_owned)));
     let cast = Arc::new(cast::Cast {
+        clones: clones.clone(),
+        outage,
+        clocks: clocks.clone(),
         world: world.clone(),
         layout: layout.clone(),
         model: model.clone(),
@@ -196,9 +236,15 @@ async fn live(world: World, mutation: Mutation) -> Report {
         () = storage.run() => {}
         () = eyes.run() => {}
         _ = join_all(lives) => {}
+        _ = join_all(suspensions), if layout.also.contains(&Also::Suspensions) => {}
+        _ = join_all(clonings), if !clones.is_empty() => {}
+        () = Box::pin(administrator.live()), if layout.also.contains(&Also::HandOvers) => {}
+        () = clocks.live(world.random("clocks")), if layout.also.contains(&Also::WrongClocks) => {}
+        () = days.step_server_clock(&world) => {}
+        () = Box::pin(backup::live(&world, &eyes, layout.also.contains(&Also::Restores))) => {}
         () = model.live_then_rest() => {}
         _ = join_all(places.iter().map(|place| Box::pin(place.side.live_then_rest()))) => {}
-        () = mutation.play(&world, &eyes, &model, &places) => {}
+        () = mutation.play(&world, &eyes, (&model, &places), clocks.of(&world, "controllers")) => {}
         () = story => {}
     }
     report(&world, &eyes, &cast, &machines)

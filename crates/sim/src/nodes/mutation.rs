@@ -4,11 +4,13 @@
 //! controller, an attacher or an agent with a bug would do.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::Kind;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use node::host::{Access, Force};
-use runtime::{Client, Patch};
+use runtime::{Client, Clock, Patch};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -23,6 +25,10 @@ use crate::{Process, Random, World};
 pub enum Mutation {
     /// Nothing.
     None,
+    /// A provisioner deletes what a machine has.
+    DeleteStaged,
+    /// A controller takes volumes from nodes by its own wall clock, which is wrong.
+    TrustClock,
     /// An attacher takes a volume from a node that uses it.
     DetachStaged,
     /// A volume of one node is published to two.
@@ -45,7 +51,9 @@ pub enum Mutation {
 
 impl Mutation {
     /// All that are wrong.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
+        Self::DeleteStaged,
+        Self::TrustClock,
         Self::DetachStaged,
         Self::TwoNodes,
         Self::UnstageEarly,
@@ -61,7 +69,8 @@ impl Mutation {
     pub fn noticed_as(self) -> &'static str {
         match self {
             Self::None => "",
-            Self::DetachStaged => "detached while staged",
+            Self::DeleteStaged => "deleted while staged",
+            Self::DetachStaged | Self::TrustClock => "detached while staged",
             Self::TwoNodes => "two nodes",
             Self::UnstageEarly => "published without stage",
             Self::TakeMount => "vanished",
@@ -72,16 +81,24 @@ impl Mutation {
     }
 
     /// What a rogue does in a world, for ever.
-    pub(super) async fn play(self, world: &World, eyes: &Eyes, model: &Model, places: &[Place]) {
+    pub(super) async fn play(
+        self,
+        world: &World,
+        eyes: &Eyes,
+        (model, places): (&Model, &[Place]),
+        clock: Arc<dyn Clock>,
+    ) {
         let component = world.component("rogue", Fair);
         let client = Process::new(world, &component, 0).context.client;
-        let mut rogue = Rogue { client, eyes, model, places, random: world.random("rogue") };
+        let mut rogue = Rogue { client, eyes, model, places, random: world.random("rogue"), heard: None };
         if matches!(self, Self::None | Self::DeadAgents | Self::NoController | Self::NoAttacher) {
             return std::future::pending().await;
         }
         loop {
             sleep(Duration::from_secs(5)).await;
             match self {
+                Self::DeleteStaged => rogue.delete(),
+                Self::TrustClock => rogue.detach_by(&*clock),
                 Self::DetachStaged => rogue.detach(),
                 Self::TwoNodes => rogue.publish_twice(),
                 Self::UnstageEarly => rogue.unmount(|mount| mount.ends_with("globalmount")),
@@ -100,12 +117,34 @@ struct Rogue<'a> {
     model: &'a Model,
     places: &'a [Place],
     random: Random,
+    /// What the clock showed last.
+    heard: Option<Timestamp>,
 }
 
 impl Rogue<'_> {
     fn place(&mut self) -> Option<&Place> {
         let places = self.places;
         self.random.pick(places)
+    }
+
+    /// DeleteVolume of something that a machine has.
+    fn delete(&mut self) {
+        let Some(place) = self.place() else { return };
+        let held: Vec<String> = held(&place.machine).into_iter().collect();
+        let Some(volume) = self.random.pick(&held) else { return };
+        if let Some(volume) = self.model.tamper(|state| state.get(volume).cloned()) {
+            crate::driver::Onlooker::deletion_called(self.eyes, &volume);
+        }
+    }
+
+    /// Detaches from a node that was last heard of long ago, as the clock says.
+    fn detach_by(&mut self, clock: &dyn Clock) {
+        let now = clock.now();
+        let heard = *self.heard.get_or_insert(now);
+        self.heard = Some(now);
+        if now.duration_since(heard) > SignedDuration::from_mins(10) {
+            self.detach();
+        }
     }
 
     fn detach(&mut self) {

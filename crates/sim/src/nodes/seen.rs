@@ -7,11 +7,13 @@ use std::time::Duration;
 use api::keys::taint;
 use api::node::Readiness;
 use api::{Attachment, Key, Meta, Node, Uid};
-use apiserver::store::{Event, Scope, Start, Store, Stored, Watch, WatchEnd};
+use apiserver::sources::Clock;
+use apiserver::store::{Event, Scope, Start, Stored, Watch, WatchEnd};
+use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::keys;
+use crate::{World, keys};
 
 const NODES: &str = "nodes";
 const PODS: &str = "pods";
@@ -64,10 +66,16 @@ pub(super) struct Seen {
     /// How often each object was written.
     pub(super) written: BTreeMap<Uid, (String, u64)>,
     pub(super) lagged: bool,
+    /// How long a node is not ready before it may be detached from by force.
+    force_after: Option<Duration>,
+    /// Since when a node is not ready.
+    unready: BTreeMap<String, Instant>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Seen {
-    pub(super) fn new(store: &Store) -> Self {
+    pub(super) fn new(world: &World, force_after: Option<Duration>) -> Self {
+        let store = world.api().store();
         let watches = WATCHED.map(|resource| store.watch(Scope::all(resource), Start::Now));
         Self {
             lagged: watches.iter().any(Result::is_err),
@@ -80,6 +88,9 @@ impl Seen {
             known: BTreeSet::new(),
             changed: Instant::now(),
             written: BTreeMap::new(),
+            force_after,
+            unready: BTreeMap::new(),
+            clock: world.clock().clone(),
         }
     }
 
@@ -161,7 +172,15 @@ impl Seen {
                 .nodes
                 .get(name)
                 .is_none_or(|node| node.has_taint(taint::OUT_OF_SERVICE) && node.ready != Readiness::Ready);
-            if gone {
+            match self.nodes.get(name).is_some_and(|node| node.ready != Readiness::Ready) {
+                true => drop(self.unready.entry(name.clone()).or_insert(now)),
+                false => drop(self.unready.remove(name)),
+            }
+            let forced = self.force_after.zip(self.unready.get(name)).is_some_and(|(patience, since)| {
+                // The controller counts in whole seconds.
+                now.duration_since(*since) + Duration::from_secs(2) > patience
+            });
+            if gone || forced {
                 self.fenced.insert(name.clone(), now + AFTERMATH);
             }
         }
@@ -175,6 +194,15 @@ impl Seen {
     /// Whether the detachment of a volume from a node was begun with such a proof.
     pub(super) fn is_excused(&self, volume: &str, node: &str) -> bool {
         self.is_fenced(node) || self.excused.contains(&(volume.to_owned(), node.to_owned()))
+    }
+
+    /// When a node got the status that it is about to have, as its Ready condition says it.
+    pub(super) fn ready_since(&self, node: &str, status: &str) -> String {
+        let now = i64::try_from(self.clock.now().0 / 1_000).unwrap_or(i64::MAX);
+        let ready = if status == "True" { Readiness::Ready } else { Readiness::Unknown };
+        let same = self.nodes.get(node).filter(|node| node.ready == ready).and_then(|node| node.ready_since);
+        let seconds = same.map_or(now, |since| since.0);
+        Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX).to_string()
     }
 
     /// A volume is not on this node any more: what comes next needs a proof of its own.

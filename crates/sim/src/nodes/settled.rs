@@ -199,7 +199,11 @@ fn left_attached(scene: &Scene<'_>, wanted: &Wanted) -> Vec<String> {
     }
     for (name, attachment) in &scene.seen.attachments {
         let volume = attachment.volume.as_deref().unwrap_or_default();
-        let needed = wanted.nodes.get(volume).is_some_and(|nodes| nodes.contains(&*attachment.node));
+        // The object of the volume may be another one by now: what is attached is the handle.
+        let handle = lifecycle::attach::published(attachment);
+        let handle = handle.as_deref().and_then(lifecycle::attach::parse_unique).map(|(_, handle)| handle);
+        let needed = wanted.nodes.get(volume).is_some_and(|nodes| nodes.contains(&*attachment.node))
+            || handle.is_some_and(|handle| wanted.here(&attachment.node).contains(handle));
         if !needed || attachment.meta.is_deleting() {
             found.push(format!("left behind: attachment {name} of {volume} to {}", &*attachment.node));
         }

@@ -45,7 +45,7 @@ struct Inner {
     /// Volumes that one node at a time may have.
     single: BTreeMap<String, bool>,
     /// The PersistentVolumes of the backend's volumes, also of those that are gone.
-    names: BTreeMap<String, String>,
+    names: BTreeMap<String, BTreeSet<String>>,
     /// Mounts of running pods: they must stay.
     running: BTreeMap<Running, PathBuf>,
     /// Volumes that were broken on a machine by the world, not by anybody under test.
@@ -64,10 +64,15 @@ struct Running {
 }
 
 impl Eyes {
-    pub(super) fn new(world: &World, storage: &Witness, model: &Model, machines: &[Machine]) -> Self {
+    pub(super) fn new(
+        world: &World,
+        (storage, model): (&Witness, &Model),
+        machines: &[Machine],
+        force_after: Option<Duration>,
+    ) -> Self {
         let store = world.api().store().clone();
         let inner = Inner {
-            seen: Seen::new(&store),
+            seen: Seen::new(world, force_after),
             machines: machines.to_vec(),
             model: model.clone(),
             single: BTreeMap::new(),
@@ -133,6 +138,13 @@ impl machine::Onlooker for Eyes {
 impl driver::Onlooker for Eyes {
     fn deleting(&self, volume: &driver::Volume) {
         driver::Onlooker::deleting(&self.storage, volume);
+    }
+
+    fn deletion_called(&self, volume: &driver::Volume) {
+        driver::Onlooker::deletion_called(&self.storage, volume);
+        self.judge();
+        let found = self.lock().still_held(&volume.id);
+        found.into_iter().for_each(|found| self.storage.accuse(found));
     }
 
     fn happened(&self) {
@@ -206,7 +218,7 @@ impl Inner {
                 let many = [AccessMode::ReadWriteMany, AccessMode::ReadOnlyMany];
                 let single = !volume.access.is_empty() && !many.iter().any(|mode| volume.access.contains(*mode));
                 self.single.insert(handle.to_owned(), single);
-                self.names.insert(handle.to_owned(), volume.name().to_owned());
+                self.names.entry(handle.to_owned()).or_default().insert(volume.name().to_owned());
             }
         }
     }
@@ -241,18 +253,29 @@ impl Inner {
             if self.excused.contains(&pair) {
                 continue;
             }
-            match self.seen.is_excused(&name, node) {
+            match self.seen.is_fenced(node) || name.iter().any(|name| self.seen.is_excused(name, node)) {
                 true => drop(self.excused.insert(pair)),
                 false => found.push(format!("detached while staged: {node} has {volume}, which is not attached to it")),
             }
         }
         let names: Vec<_> = self.names.iter().filter(|(handle, _)| !held.contains(*handle)).collect();
-        for (handle, name) in names {
+        for (handle, names) in names {
             if !self.model.tamper(|state| state.is_published(handle, node)) {
-                self.seen.ended(name, node);
+                names.iter().for_each(|name| self.seen.ended(name, node));
             }
         }
         found
+    }
+
+    /// DeleteVolume is called while machines have the volume.
+    fn still_held(&self, volume: &str) -> Vec<String> {
+        if self.model.habits().attach == Attach::Not {
+            // Nothing in the cluster says that a machine still has it: only the driver can know.
+            return Vec::new();
+        }
+        let scenes = self.machines.iter().filter_map(Scene::of).filter(|scene| scene.held.contains(volume));
+        let held = scenes.filter(|scene| !self.excused.contains(&(scene.name.clone(), volume.to_owned())));
+        held.map(|scene| format!("deleted while staged: DeleteVolume {volume}, and {} has it", scene.body)).collect()
     }
 
     /// A running pod's mount never disappears.
@@ -294,10 +317,15 @@ impl Inner {
         }
         let mut found = Vec::new();
         for (volume, _) in self.single.iter().filter(|(_, single)| **single) {
-            let mut nodes: BTreeSet<String> =
+            let published: BTreeSet<String> =
                 self.model.tamper(|state| state.published(volume).map(|(node, _)| node.clone()).collect());
-            nodes.extend(scenes.iter().filter(|scene| scene.held.contains(volume)).map(|scene| scene.name.clone()));
-            nodes.retain(|node| !self.excused.contains(&(node.clone(), volume.clone())));
+            let is_excused = |node: &str| self.excused.contains(&(node.to_owned(), volume.clone()));
+            let holding: Vec<&Scene> = scenes.iter().filter(|scene| scene.held.contains(volume)).collect();
+            // The backend knows names, and several machines may have one.
+            let unseen = published.into_iter().filter(|node| !holding.iter().any(|scene| scene.name == *node));
+            let unseen = unseen.filter(|node| !is_excused(node));
+            let seen = holding.iter().filter(|scene| !is_excused(&scene.name)).map(|scene| scene.body.clone());
+            let nodes: BTreeSet<String> = seen.chain(unseen).collect();
             if nodes.len() > 1 {
                 found
                     .push(format!("two nodes: {volume} is on {}", nodes.into_iter().collect::<Vec<_>>().join(" and ")));
@@ -310,6 +338,8 @@ impl Inner {
 /// A machine that runs, at one moment.
 struct Scene {
     name: String,
+    /// What tells it from another machine of the same name.
+    body: String,
     boot: u64,
     mounts: Mounts,
     held: BTreeSet<String>,
@@ -319,7 +349,7 @@ impl Scene {
     fn of(machine: &Machine) -> Option<Self> {
         let Power::On { boot } = machine.power() else { return None };
         let mounts = machine.with_kernel(|kernel| kernel.mounts());
-        Some(Self { name: machine.name().to_owned(), boot, mounts, held: held(machine) })
+        Some(Self { name: machine.name().to_owned(), body: machine.body(), boot, mounts, held: held(machine) })
     }
 }
 

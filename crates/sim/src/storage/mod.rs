@@ -6,12 +6,15 @@
 //! | one owner per volume | [`witness`], at every write |
 //! | a volume is not handed on without reclaim | [`witness`], at every write |
 //! | no DeleteVolume for a volume whose claim lives | [`witness`], at every call and effect |
+//! | no DeleteVolume for a handle that a claim has, that is to be retained or that is attached, by any object's name | `handles`, at every call |
+//! | no intent that nothing will end | `settled`, at the end |
 //! | no volume of the driver without a PersistentVolume or an intent | `settled`, at the end |
 //! | every claim is bound or explained, every volume is where it should be | `settled`, at the end |
 //! | no write storm | here: the world falls silent, and no object was written too often |
 //!
 //! Each is shown to be able to fail by a [`Mutation`].
 
+mod handles;
 mod mutation;
 mod parts;
 mod settled;
@@ -28,8 +31,11 @@ use tokio::time::{Instant, sleep};
 pub use mutation::Mutation;
 pub(crate) use settled::judge;
 
+use crate::administrator::{Administrator, Heir};
+use crate::clock::Clocks;
 use crate::driver::{Habits, Model, Places, State};
 use crate::faults::{Fair, Faults, Seeded};
+use crate::outage::Outage;
 use crate::user::{Scheduler, User};
 use crate::{Number, Odds, Random, Seed, Setup, World, WorldError, simulate};
 use witness::Witness;
@@ -142,7 +148,10 @@ async fn live(world: World, mutation: Mutation) -> Report {
     user.set_up().await;
     let scheduler = world.component("scheduler", Seeded::new(&world, "scheduler", Faults::none()));
     let mut scheduler = Scheduler::new(&world, scheduler, &witness);
-    let cast = parts::Cast::new(&world, &layout, &model, mutation);
+    let outage = Outage::default();
+    let administrator = Administrator::new(&world, &witness, &outage, Heir::Another);
+    let clocks = Arc::new(Clocks::new(&world, ["controllers", "sidecar", "orlop"].map(str::to_owned)));
+    let cast = parts::Cast::new(&world, &layout, &model, (&outage, &clocks), mutation);
 
     let story = async {
         user.live_until(Instant::now() + layout.life).await;
@@ -157,6 +166,8 @@ async fn live(world: World, mutation: Mutation) -> Report {
         () = cast.play() => {}
         () = model.live_then_rest() => {}
         () = mutation.play(&world, &witness, &model) => {}
+        () = Box::pin(administrator.live()) => {}
+        () = clocks.live(world.random("clocks")) => {}
         () = story => {}
     }
     for found in judge(&witness.truth(), &model.volumes(), layout.company) {

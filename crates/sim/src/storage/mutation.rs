@@ -30,6 +30,14 @@ pub enum Mutation {
     HandOn,
     /// A provisioner deletes without looking whether the claim lives.
     DeleteLive,
+    /// A provisioner deletes what a policy keeps.
+    DeleteRetained,
+    /// A provisioner deletes what is attached.
+    DeleteAttached,
+    /// A provisioner deletes what it once made, although the volume has another object by now.
+    DeleteHandedOver,
+    /// An intent is written to the journal and never ended.
+    LeaveIntent,
     /// The driver's backend loses a volume.
     Hollow,
     /// There is no binder.
@@ -42,11 +50,15 @@ pub enum Mutation {
 
 impl Mutation {
     /// All that are wrong.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::ForgetIntents,
         Self::TwoOwners,
         Self::HandOn,
         Self::DeleteLive,
+        Self::DeleteRetained,
+        Self::DeleteAttached,
+        Self::DeleteHandedOver,
+        Self::LeaveIntent,
         Self::Hollow,
         Self::NoBinder,
         Self::NoProtection,
@@ -61,6 +73,10 @@ impl Mutation {
             Self::TwoOwners => "two owners",
             Self::HandOn => "handed on",
             Self::DeleteLive => "deleted while in use",
+            Self::DeleteRetained => "deleted although retained",
+            Self::DeleteAttached => "deleted while attached",
+            Self::DeleteHandedOver => "deleted",
+            Self::LeaveIntent => "left intent",
             Self::Hollow => "hollow",
             Self::NoBinder | Self::NoProtection => "unexplained",
             Self::Storm => "storm",
@@ -85,16 +101,16 @@ impl Mutation {
                     model.tamper(|state| state.delete(&id));
                 }
             },
-            Self::DeleteLive => {
+            Self::DeleteLive | Self::DeleteRetained | Self::DeleteAttached | Self::DeleteHandedOver => {
                 let rage = async {
                     loop {
                         sleep(Duration::from_secs(20)).await;
-                        rogue.delete_live().await;
+                        rogue.delete(self, model).await;
                     }
                 };
                 let _ = futures_util::future::join(connected.run(&Stop::never()), rage).await;
             }
-            Self::TwoOwners | Self::HandOn | Self::Storm => loop {
+            Self::TwoOwners | Self::HandOn | Self::Storm | Self::LeaveIntent => loop {
                 sleep(Duration::from_secs(5)).await;
                 rogue.write(self).await;
             },
@@ -122,8 +138,25 @@ impl Rogue {
         self.random.pick(&found).cloned()
     }
 
-    async fn delete_live(&mut self) {
-        let held = self.pick(|truth| truth.volumes.values().filter_map(|volume| used(truth, volume)).collect());
+    async fn delete(&mut self, mutation: Mutation, model: &Model) {
+        let attached: Vec<String> = self.witness.attached().into_iter().collect();
+        let backend = model.volumes();
+        let held = self.pick(|truth| match mutation {
+            Mutation::DeleteRetained => {
+                let kept = truth.volumes.values().filter(|volume| volume.reclaim == ReclaimPolicy::Retain);
+                kept.filter_map(|volume| handle_of(volume).map(str::to_owned)).collect()
+            }
+            Mutation::DeleteAttached => attached,
+            Mutation::DeleteHandedOver => {
+                let other = |id: &str, name: &str| truth.of_handle(id).is_some_and(|volume| volume.name() != name);
+                backend
+                    .iter()
+                    .filter(|volume| other(&volume.id, &volume.name))
+                    .map(|volume| volume.id.clone())
+                    .collect()
+            }
+            _ => truth.volumes.values().filter_map(|volume| used(truth, volume)).collect(),
+        });
         if let Some(volume_id) = held {
             let request = csi::v1::DeleteVolumeRequest { volume_id, ..Default::default() };
             // Whatever it is answered, the call itself is what must be noticed.
@@ -155,6 +188,11 @@ impl Rogue {
                 let (namespace, name) = (claim.namespace(), claim.name());
                 let next = json!({"namespace": namespace, "name": name, "uid": null, "resourceVersion": null});
                 (Kind::VOLUME, volume.meta.key.clone(), json!({"spec": {"claimRef": next}}))
+            }
+            Mutation::LeaveIntent => {
+                let Some(map) = self.pick(|truth| truth.intents.keys().cloned().collect()) else { return };
+                let uid = format!("00000000-0000-0000-0000-{:012}", self.random.below(3));
+                (Map::KIND, map, json!({"data": {uid: "{}"}}))
             }
             _ => {
                 let Some(claim) = self.pick(|truth| truth.claims.values().cloned().collect()) else { return };

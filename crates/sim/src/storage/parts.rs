@@ -13,8 +13,10 @@ use runtime::queue::Backoff;
 use tokio::time::sleep;
 
 use super::{Company, Layout, Mutation, mutation};
+use crate::clock::Clocks;
 use crate::driver::Model;
 use crate::faults::{Faults, Seeded};
+use crate::outage::Outage;
 use crate::{Ended, Process, World};
 
 /// Where the journal of intents is.
@@ -28,6 +30,9 @@ pub(super) struct Cast {
     model: Model,
     mutation: Mutation,
     crashes: AtomicU64,
+    /// Keeps the process of the provisioner down.
+    outage: Outage,
+    clocks: Arc<Clocks>,
 }
 
 /// What a process does.
@@ -49,10 +54,16 @@ impl Role {
 }
 
 impl Cast {
-    pub(super) fn new(world: &Arc<World>, layout: &Layout, model: &Model, mutation: Mutation) -> Self {
-        let (world, model) = (Arc::clone(world), model.clone());
+    pub(super) fn new(
+        world: &Arc<World>,
+        layout: &Layout,
+        model: &Model,
+        (outage, clocks): (&Outage, &Arc<Clocks>),
+        mutation: Mutation,
+    ) -> Self {
+        let (world, model, outage, clocks) = (Arc::clone(world), model.clone(), outage.clone(), clocks.clone());
         let (company, api) = (layout.company, layout.api.clone());
-        Self { world, company, api, model, mutation, crashes: AtomicU64::new(0) }
+        Self { world, company, api, model, mutation, crashes: AtomicU64::new(0), outage, clocks }
     }
 
     pub(super) fn crashes(&self) -> u64 {
@@ -70,12 +81,30 @@ impl Cast {
     async fn keep_alive(&self, role: Role) {
         let mut random = self.world.random(&format!("restarts of {}", role.name()));
         for life in 1.. {
+            if role != Role::Controllers {
+                self.outage.ended().await;
+            }
             let fates = Seeded::new(&self.world, &format!("{} life {life}", role.name()), self.api.clone());
             let component = self.world.component(role.name(), fates);
-            let process = Process::new(&self.world, &component, life);
+            let clock = self.clocks.of(&self.world, role.name());
+            let process = Process::with_clock(&self.world, &component, life, clock);
             let context = process.context.clone();
             let work = pin!(self.work(role, &context));
-            let ended = component.run(process.run(&Stop::never(), work)).await;
+            let down = async {
+                match role {
+                    Role::Controllers => std::future::pending().await,
+                    Role::Sidecar | Role::Both => self.outage.begun().await,
+                }
+            };
+            let never = Stop::never();
+            let ended = tokio::select! {
+                biased;
+                () = down => {
+                    component.kill();
+                    Ended::Crashed
+                }
+                ended = component.run(process.run(&never, work)) => ended,
+            };
             if ended == Ended::Crashed {
                 self.crashes.fetch_add(1, Ordering::Relaxed);
             }

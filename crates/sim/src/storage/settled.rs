@@ -25,13 +25,21 @@ pub(crate) fn judge(truth: &Truth, backend: &[driver::Volume], company: Company)
     truth.volumes.values().for_each(|volume| shelf.put(volume.clone()));
     found.extend(truth.claims.values().filter_map(|claim| unexplained(truth, claim, &shelf, company)));
     found.extend(truth.volumes.values().filter_map(|volume| unreleased(truth, volume)));
+    found.extend(left_intents(truth));
     found
+}
+
+/// Intents in the journal that nothing will ever end: their claim is gone, or has its volume.
+fn left_intents(truth: &Truth) -> Vec<String> {
+    let open = truth.intents.values().flatten();
+    let left = open.filter(|uid| truth.claim_of(uid).is_none_or(|claim| claim.fully_bound()));
+    left.map(|uid| format!("left intent: the journal has an intent for claim {uid}, which is gone or bound")).collect()
 }
 
 /// A volume of the driver that nobody knows of.
 fn leaked(truth: &Truth, volume: &driver::Volume) -> Option<String> {
     let driver::Volume { id, name, .. } = volume;
-    if truth.of_handle(id).is_some() || truth.kept.contains(id.as_str()) {
+    if truth.is_known(id) {
         return None;
     }
     let uid = name.strip_prefix("pvc-").unwrap_or(name);

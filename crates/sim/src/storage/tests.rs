@@ -6,7 +6,7 @@ use crate::Journal;
 const SEEDS: std::ops::Range<u64> = 0..16;
 
 /// What the journals of these worlds must show, or the worlds are too kind.
-const FAULTS: [&str; 20] = [
+const FAULTS: [&str; 27] = [
     "409 (injected)",
     "410 (injected)",
     "429, retry",
@@ -27,6 +27,13 @@ const FAULTS: [&str; 20] = [
     "(delivered twice)",
     ": busy, Aborted",
     ": ResourceExhausted",
+    "provisioner down",
+    "provisioner down before it forgets the intent",
+    "takes the finalizers off persistentvolumes",
+    "from now on, for claim",
+    "by hand",
+    "detaches by-hand",
+    "wall clock is off by",
 ];
 
 #[test]

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::keys::finalizer;
-use api::{Claim, ClaimRef, Class, Key, Meta, Pod, Revision, Source, Uid, Volume};
+use api::{Attachment, Claim, ClaimRef, Class, Key, Meta, Pod, Revision, Source, Uid, Volume};
 use apiserver::store::{Event, Scope, Start, Store, Stored, Watch, WatchEnd};
 use futures_util::future::select_all;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::handles::HandleBook;
 use crate::driver::{self, Onlooker};
 use crate::journal::Journal;
 use crate::{World, keys};
@@ -25,7 +26,8 @@ const PODS: &str = "pods";
 const CLASSES: &str = "storageclasses";
 const MAPS: &str = "configmaps";
 const EVENTS: &str = "events";
-const WATCHED: [&str; 6] = [CLAIMS, VOLUMES, PODS, CLASSES, MAPS, EVENTS];
+const ATTACHMENTS: &str = "volumeattachments";
+const WATCHED: [&str; 7] = [CLAIMS, VOLUMES, PODS, CLASSES, MAPS, EVENTS, ATTACHMENTS];
 
 /// More writes to one claim or volume than this are a storm. A dozen are needed for a life with a user's edits; each fault
 /// and crash may add one or two.
@@ -60,6 +62,7 @@ struct Inner {
     /// When a claim or a volume was last written.
     changed: Instant,
     written: BTreeMap<Uid, Written>,
+    handles: HandleBook,
 }
 
 /// How often an object was written.
@@ -88,6 +91,11 @@ impl Truth {
     /// The volume that stands for this one of the driver.
     pub fn of_handle(&self, handle: &str) -> Option<&Arc<Volume>> {
         self.volumes.values().find(|volume| handle_of(volume) == Some(handle))
+    }
+
+    /// Whether there is any volume for this one of the driver, or one that kept it is gone.
+    pub fn is_known(&self, handle: &str) -> bool {
+        self.of_handle(handle).is_some() || self.kept.contains(handle)
     }
 
     pub fn claim_of(&self, uid: &Uid) -> Option<&Arc<Claim>> {
@@ -146,6 +154,7 @@ impl Witness {
             violations: Vec::new(),
             changed: Instant::now(),
             written: BTreeMap::new(),
+            handles: HandleBook::default(),
         };
         for resource in WATCHED {
             match store.watch(Scope::all(resource), Start::Now) {
@@ -235,7 +244,35 @@ impl Witness {
     }
 }
 
+impl Witness {
+    /// A person takes the finalizers off a volume or takes its last object away: what the object stands for is this
+    /// person's responsibility from now on.
+    pub(crate) fn abandons(&self, handle: &str) {
+        self.lock().truth.kept.insert(handle.into());
+    }
+
+    /// Whether DeleteVolume was ever called for a handle.
+    pub(crate) fn is_doomed(&self, handle: &str) -> bool {
+        self.lock().handles.is_doomed(handle)
+    }
+
+    /// The handles that any VolumeAttachment attaches.
+    pub(crate) fn attached(&self) -> BTreeSet<String> {
+        let mut inner = self.lock();
+        inner.look();
+        inner.handles.attached()
+    }
+}
+
 impl Onlooker for Witness {
+    fn deletion_called(&self, gone: &driver::Volume) {
+        let mut inner = self.lock();
+        inner.look();
+        let Inner { handles, truth, .. } = &mut *inner;
+        let found = handles.deletion_called(&gone.id, truth);
+        found.into_iter().for_each(|found| inner.accuse(found));
+    }
+
     fn deleting(&self, gone: &driver::Volume) {
         let mut inner = self.lock();
         inner.look();
@@ -304,6 +341,10 @@ impl Inner {
             },
             MAPS => self.map(event),
             EVENTS => self.event(event),
+            ATTACHMENTS => {
+                let attachment = read::<Attachment>(event.new_version());
+                self.handles.attachment_written(name, attachment.as_ref(), &self.truth);
+            }
             _ => {}
         }
     }
@@ -384,6 +425,7 @@ impl Inner {
             return;
         };
         self.count(&volume.meta, "volume");
+        self.handles.volume_written(&volume);
         let before = old.as_deref().and_then(|old| bond(old).cloned());
         let now = bond(&volume).cloned();
         if let (Some(before), Some(now)) = (&before, &now)
