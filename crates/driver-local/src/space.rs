@@ -362,8 +362,8 @@ fn writable_mount(found: &Found<'_>, table: &MountTable, bound: &loopdev::Bound)
     let Ok(image) = File::open(found.object.image()) else { return Ok(None) };
     let backing = BackingFile::of(&image).map_err(fault::sys)?;
     let statuses = bound.of(backing).map_err(fault::sys)?;
-    let mounts = statuses.iter().flat_map(|status| mounts_of_loop(table, &status.device));
-    Ok(mounts.filter(|mount| !mount.is_filesystem_read_only()).next().cloned())
+    let mut mounts = statuses.iter().flat_map(|status| mounts_of_loop(table, &status.device));
+    Ok(mounts.find(|mount| !mount.is_filesystem_read_only()).cloned())
 }
 
 /// Makes sure that a volume which was frozen still is: another process may have thawed it, as a controller does at start.

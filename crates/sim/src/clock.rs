@@ -9,7 +9,7 @@ use apiserver::sources::Clock as ServerClock;
 use apiserver::store::UnixMillis;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use runtime::Clock;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::journal::Journal;
 use crate::random::Random;
@@ -43,11 +43,12 @@ impl Offset {
 pub(crate) struct MachineClock {
     right: Arc<dyn ServerClock>,
     offset: Offset,
+    booted: Instant,
 }
 
 impl MachineClock {
     pub(crate) fn new(world: &World, offset: Offset) -> Self {
-        Self { right: world.clock().clone(), offset }
+        Self { right: world.clock().clone(), offset, booted: Instant::now() }
     }
 }
 
@@ -56,6 +57,11 @@ impl Clock for MachineClock {
         let millis = i64::try_from(self.right.now().0).unwrap_or(i64::MAX);
         let right = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
         right.saturating_add(SignedDuration::from_millis(self.offset.millis())).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Steps of the wall clock do not move it; a suspended process lets it go on.
+    fn boot(&self) -> Duration {
+        self.booted.elapsed()
     }
 }
 

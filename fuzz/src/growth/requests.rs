@@ -129,8 +129,17 @@ fn names(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("n{number}"))
 }
 
+/// A name, and a request of a given size.
+pub(super) type GrowingRequest = (&'static str, fn(usize) -> Step);
+
 /// Requests in which two parts grow together.
-pub fn special_cases() -> Vec<(&'static str, fn(usize) -> Step)> {
+pub(super) fn special_cases() -> Vec<GrowingRequest> {
+    let mut cases = cases_of_objects_and_patches();
+    cases.extend(cases_of_managers_and_definitions());
+    cases
+}
+
+fn cases_of_objects_and_patches() -> Vec<GrowingRequest> {
     vec![
         ("a pod that mounts every volume", |count| {
             let volumes: Vec<Value> = names(count).map(|name| json!({"name": name, "emptyDir": {}})).collect();
@@ -170,6 +179,11 @@ pub fn special_cases() -> Vec<(&'static str, fn(usize) -> Step)> {
             patch["data"]["$retainKeys"] = names(count).collect();
             json_step("PATCH", &format!("{MAPS}/a?dryRun=All"), "application/strategic-merge-patch+json", &patch)
         }),
+    ]
+}
+
+fn cases_of_managers_and_definitions() -> Vec<GrowingRequest> {
+    vec![
         ("many managers with a field each", |count| {
             managed(count, |name| json!({"f:data": {format!("f:{name}"): {}}}))
         }),

@@ -50,8 +50,7 @@ pub struct Recovered {
 
 impl Pool {
     pub fn recover(&self, role: Role, boot_id: &str) -> Result<Recovered, Error> {
-        let mut done = Recovered::default();
-        done.thawed = self.thaw_everything()?;
+        let mut done = Recovered { thawed: self.thaw_everything()?, ..Recovered::default() };
         self.clear_drafts(role, &mut done)?;
         if role != Role::Controller {
             self.finish_doomed_volumes()?;

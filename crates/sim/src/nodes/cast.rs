@@ -8,11 +8,12 @@ use std::time::Duration;
 use control::provision::csi::{self, GuardOptions, Sidecar, SidecarOptions, Sweep};
 use control::{Context, attach, attacher, bind, protect, provision};
 use futures_util::future::{join, join3};
+use lifecycle::registration::lease::AgentIdentity;
 use node::Agent;
 use node::drivers::{Drivers, Registered};
 use node::layout::Layout as Directories;
 use node::registry::Readiness;
-use node::registry::machine::{Facts, Machine as NodeKeeper, Options as KeeperOptions, Untainting};
+use node::registry::machine::{Facts, Machine as NodeKeeper, NoMemory, Options as KeeperOptions, Untainting};
 use runtime::Stop;
 use runtime::csi::Driver;
 use runtime::queue::Backoff;
@@ -240,23 +241,17 @@ impl Cast {
             processors: 1,
             memory_kib: 1 << 20,
         };
-        let (node, holder) = (place.machine.name().to_owned(), holder(&place.machine, boot));
-        let options = KeeperOptions { node, holder, facts, untainting: Untainting::Ours };
-        let (_initialised, ready) = tokio::sync::watch::channel(Readiness::Initialised);
+        let name = place.machine.name().to_owned();
+        // A clone has the name, the directory and the machine id of its original, and another boot.
+        let identity = AgentIdentity { place: name.clone(), machine: name.clone(), boot: boot.to_string() };
+        let options =
+            KeeperOptions { node: name, identity, memory: Arc::new(NoMemory), facts, untainting: Untainting::Ours };
+        let (_initialised, ready) = runtime::watch::channel(Readiness::Initialised);
         let keeper = NodeKeeper::new(context, options, ready);
-        if keeper.free(&stop).await.is_err() {
-            return place.machine.note("another agent looks after the node");
-        }
         tokio::select! {
             biased;
-            _ = keeper.run(&stop) => place.machine.note("another agent looks after the node by now"),
-            () = agent => {}
+            _ = keeper.run(&stop) => place.machine.note("another agent looks after the node"),
+            _ = keeper.while_held(&stop, agent) => {}
         }
     }
-}
-
-/// How an agent signs its node's lease: as `orlop` does, from what a machine knows of itself. A clone has all of that but
-/// the boot.
-fn holder(machine: &crate::machine::Machine, _boot: u64) -> String {
-    format!("orlop/{}", machine.name())
 }
