@@ -192,7 +192,13 @@ fn write(object: &Object, record: &LossRecord) -> Result<(), SysError> {
     let bytes = record::seal_over(record, &path).map_err(SysError::on("encode", &path))?;
     match durable::write_file_atomic(object.dir(), LOSS.as_ref(), &bytes, 0o600) {
         Err(error) if error.is_out_of_space() => {
-            durable::write_file_into_room(object.dir(), ROOM.as_ref(), LOSS.as_ref(), &bytes)
+            match durable::write_file_into_room(object.dir(), ROOM.as_ref(), LOSS.as_ref(), &bytes) {
+                // An earlier mark has taken the room. It is written over: one that a crash tears still counts as a mark.
+                Err(error) if error.is(rustix::io::Errno::NOENT) => {
+                    durable::write_file_into_room(object.dir(), LOSS.as_ref(), LOSS.as_ref(), &bytes)
+                }
+                other => other,
+            }
         }
         other => other,
     }

@@ -178,7 +178,10 @@ impl Core {
         };
         let staging = flush.staging(&self.boot_id);
         let told = LossMark::of(&found.object).times_told(&staging);
-        let dead = shut_down || flush.mounted.as_ref().is_some_and(|mounted| !health::answers(&mounted.place));
+        // A filesystem that was made read-only after an error never writes again, as one that was shut down.
+        let read_only = failure.error.is(rustix::io::Errno::ROFS);
+        let dead =
+            shut_down || read_only || flush.mounted.as_ref().is_some_and(|mounted| !health::answers(&mounted.place));
         let error = self.mark_unwritten(found, &failure, Some(&staging))?;
         match after_failure(told, dead) {
             AfterFailure::Tell => Err(error),

@@ -21,6 +21,8 @@ use linux::mounts::{self, MountFlags};
 use linux::{freeze, image};
 
 pub(crate) const MIB: u64 = 1 << 20;
+/// In the place of a filesystem: a raw device.
+pub(crate) const BLOCK: &str = "block";
 const GUARD_VARIABLE: &str = "ORLOP_TEST_LOST_GUARD";
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -219,7 +221,11 @@ impl Bench {
     }
 }
 
+/// A mount capability with this filesystem, or that of a raw device.
 pub(crate) fn capability(fs: &str, mode: AccessMode) -> Capability {
+    if fs == BLOCK {
+        return Capability { access: Access::Block, mode };
+    }
     let options = MountOptions { fs_type: Some(fs.to_owned()), ..Default::default() };
     Capability { access: Access::Mount(options), mode }
 }

@@ -1,12 +1,14 @@
 //! A pool that runs full under mounted volumes: what could not be written is told, marked and reported.
 
 use std::fs;
+use std::io::Write as _;
 
 use driver_local::loss::{self, Accepted};
 use driver_sdk::{AccessMode, Reason, Source};
 use linux::fs::FsType;
+use linux::loopdev::{self, BackingFile};
 
-use super::bench::{Bench, MIB, needs};
+use super::bench::{BLOCK, Bench, MIB, needs};
 
 /// Fails unless a call was answered with DATA_LOSS.
 fn assert_told<T: std::fmt::Debug>(answer: Result<T, driver_sdk::Error>) {
@@ -68,6 +70,26 @@ fn writes_lost_to_a_full_pool_are_told_marked_and_reported_until_they_are_accept
             assert_eq!(loss::accept(&pools, id.as_str()).unwrap(), Accepted::NotMarked, "{fs}");
         }
     }
+}
+
+#[test]
+fn writes_to_a_raw_device_that_the_pool_cannot_store_are_told() {
+    needs!(FsType::Ext4);
+    let bench = Bench::new(300 * MIB);
+    let id = bench.create("v", BLOCK, 100 * MIB);
+    let place = bench.stage_writable(&id, BLOCK);
+    let image = fs::File::open(bench.image(&id)).unwrap();
+    let device = loopdev::find(BackingFile::of(&image).unwrap()).unwrap().remove(0).device;
+    bench.fill();
+    let mut raw = fs::File::options().write(true).open(&device.path).unwrap();
+    // The kernel may or may not notice while this is written; the workload does not look.
+    drop(raw.write_all(&vec![0x5a; usize::try_from(60 * MIB).unwrap()]));
+    drop(raw);
+    assert_told(bench.unstage(&id));
+    assert!(bench.node_trouble(&id).unwrap().starts_with("writes were lost: writing the device to the image"));
+    bench.unstage(&id).unwrap();
+    assert!(loopdev::find(BackingFile::of(&image).unwrap()).unwrap().is_empty() && place.is_dir());
+    assert!(bench.trouble(&id).unwrap().starts_with("writes were lost:"));
 }
 
 #[test]
