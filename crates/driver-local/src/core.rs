@@ -261,7 +261,7 @@ impl Core {
         }
     }
 
-    /// As [`Self::volume`], held: the record is read once the volume is locked, and nobody else changes it meanwhile.
+    /// As [`Self::volume`], held: the record is read once the volume is locked, so that no other process changes it meanwhile.
     pub(crate) fn held_volume(
         &self,
         id: &VolumeId,
