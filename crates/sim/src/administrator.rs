@@ -228,6 +228,8 @@ impl Administrator {
     async fn let_go_by_hand(&mut self) {
         let going = |truth: &Truth| {
             let volumes = truth.volumes.values().filter(|volume| volume.meta.is_deleting());
+            // A name that the user gives again would look like two claims with one volume.
+            let volumes = volumes.filter(|volume| handle_of(volume).is_some());
             let volumes = volumes.map(|volume| (Kind::VOLUME, volume.meta.key.clone(), handle_of(volume)));
             let claims = truth.claims.values().filter(|claim| claim.meta.is_deleting());
             let claims = claims.map(|claim| (Kind::CLAIM, claim.key().clone(), None));

@@ -29,7 +29,7 @@ const FAULTS: [&str; 27] = [
     ": ResourceExhausted",
     "provisioner down",
     "provisioner down before it forgets the intent",
-    "takes the finalizers off persistentvolumes",
+    "takes the finalizers off PersistentVolume",
     "from now on, for claim",
     "by hand",
     "detaches by-hand",
