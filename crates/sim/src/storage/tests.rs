@@ -3,7 +3,8 @@
 use super::*;
 use crate::Journal;
 
-const SEEDS: std::ops::Range<u64> = 0..16;
+/// The last ones are for calls that meet a busy driver and for attachments by hand, which are rare.
+const SEEDS: [u64; 20] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 29, 34, 56, 81];
 
 /// What the journals of these worlds must show, or the worlds are too kind.
 const FAULTS: [&str; 27] = [
