@@ -20,7 +20,7 @@ use crate::http::Session;
 use crate::meter::thread_time;
 
 pub use places::{Filling, Place, all_places};
-pub use requests::{Way, special_cases};
+pub use requests::{GrowingRequest, Way, special_cases};
 
 /// A request of four times the size may take this many times the bytes and allocations. Four is proportional; the rest
 /// is for logarithms and for tables that double.

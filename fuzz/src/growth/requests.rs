@@ -130,10 +130,10 @@ fn names(count: usize) -> impl Iterator<Item = String> {
 }
 
 /// A name, and a request of a given size.
-pub(super) type GrowingRequest = (&'static str, fn(usize) -> Step);
+pub type GrowingRequest = (&'static str, fn(usize) -> Step);
 
 /// Requests in which two parts grow together.
-pub(super) fn special_cases() -> Vec<GrowingRequest> {
+pub fn special_cases() -> Vec<GrowingRequest> {
     let mut cases = cases_of_objects_and_patches();
     cases.extend(cases_of_managers_and_definitions());
     cases

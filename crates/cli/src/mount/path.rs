@@ -221,7 +221,11 @@ mod tests {
             assert_eq!(described(top), "scratch (tmpfs)");
             assert_eq!(judge(&layers[..1], &known), Layers::OursOnTop);
         }
-        assert_eq!(judge(&layers[1..], std::slice::from_ref(&ours)), Layers::NotOurs, "ours is gone, and another one is there");
+        assert_eq!(
+            judge(&layers[1..], std::slice::from_ref(&ours)),
+            Layers::NotOurs,
+            "ours is gone, and another one is there"
+        );
         assert_eq!(judge(&[], &[ours]), Layers::NotOurs);
     }
 

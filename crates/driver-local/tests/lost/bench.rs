@@ -99,7 +99,10 @@ impl Bench {
             default_fs: FsType::Ext4,
             largest_volume: 1 << 40,
             freeze_budget: Duration::from_secs(5),
-            freeze_guard: guard,
+            freeze_guard: guard.clone(),
+            hold_guard: guard,
+            state_dir: None,
+            provisioning: None,
             clock: Clock::new(|| SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
         }
     }

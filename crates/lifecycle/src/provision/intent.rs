@@ -125,7 +125,7 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
         Attempt::Undone => Decision::act(Because::NameTaken { volume }, Action::Close),
         Attempt::Made(made) => match seen.stored {
             None => match (seen.twin, seen.origin) {
-                (Some(twin), _) => shared(twin),
+                (Some(twin), origin) => shared(twin, origin),
                 (None, IntentOrigin::Here | IntentOrigin::Earlier) => {
                     Decision::act(Because::Made { volume }, Action::Store)
                 }
@@ -134,7 +134,7 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
                 }
             },
             Some(stored) if stored.source != made.source => match seen.twin {
-                Some(twin) => shared(twin),
+                Some(twin) => shared(twin, seen.origin),
                 None => Decision::act(Because::NameTaken { volume }, Action::Undo),
             },
             Some(stored) if is_ours(stored, seen.uid) => Decision::act(Because::Stored { volume }, Action::Close),
@@ -151,12 +151,15 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
     }
 }
 
-/// Another object stands for what was made.
-fn shared(twin: &Volume) -> Verdict {
+/// Another object stands for what was made. While it is being deleted, a claim that waits for the volume goes on waiting; an
+/// intent without such a claim ends, because whoever deletes the other object decides about the volume as well.
+fn shared(twin: &Volume, origin: IntentOrigin) -> Verdict {
     let volume = twin.name().into();
-    match twin.meta.is_deleting() {
-        true => Decision::rest(Because::SourceLeaving { volume }),
-        false => Decision::act(Because::SourceTaken { volume }, Action::Close),
+    match (twin.meta.is_deleting(), origin) {
+        (true, IntentOrigin::Here | IntentOrigin::Earlier) => Decision::rest(Because::SourceLeaving { volume }),
+        (true, IntentOrigin::EarlierUnwanted) | (false, _) => {
+            Decision::act(Because::SourceTaken { volume }, Action::Close)
+        }
     }
 }
 

@@ -177,10 +177,9 @@ async fn live(world: World, mutation: Mutation, also: &[Also]) -> Report {
     let model = Model::new(&world, layout.habits.clone(), State::new(&[], 1 << 50));
     let chosen = &NODES[..layout.nodes];
     let machines: Vec<Machine> = chosen.iter().map(|(name, _)| Machine::new(&world, name)).collect();
-    let clones: Vec<Machine> = match layout.also.contains(&Also::Clones) {
-        true => chosen.iter().take(1).map(|(name, _)| Machine::new(&world, name).into_clone()).collect(),
-        false => Vec::new(),
-    };
+    let cloned = if layout.also.contains(&Also::Clones) { 1 } else { 0 };
+    let clones = chosen.iter().take(cloned).map(|(name, _)| Machine::new(&world, name).into_clone());
+    let clones: Vec<Machine> = clones.collect();
     let all: Vec<Machine> = machines.iter().chain(&clones).cloned().collect();
     let force_after = layout.also.contains(&Also::ForceDetach).then_some(FORCE_AFTER);
     let eyes = Eyes::new(&world, (&storage, &model), &all, force_after);
@@ -223,14 +222,6 @@ async fn live(world: World, mutation: Mutation, also: &[Also]) -> Report {
         crashes: AtomicU64::new(0),
     });
     let _processes = cast.start();
-    let story = async {
-        tenant.live_until(Instant::now() + layout.life).await;
-        world.calm();
-        if layout.leaves {
-            tenant.leave().await;
-        }
-        silence(&eyes).await;
-    };
     tokio::select! {
         biased;
         () = storage.run() => {}
@@ -245,9 +236,19 @@ async fn live(world: World, mutation: Mutation, also: &[Also]) -> Report {
         () = model.live_then_rest() => {}
         _ = join_all(places.iter().map(|place| Box::pin(place.side.live_then_rest()))) => {}
         () = mutation.play(&world, &eyes, (&model, &places), clocks.of(&world, "controllers")) => {}
-        () = story => {}
+        () = run_to_silence(&world, &mut tenant, &layout, &eyes) => {}
     }
     report(&world, &eyes, &cast, &machines)
+}
+
+/// The tenant lives, all faults end, the tenant may leave, and the world falls silent.
+async fn run_to_silence(world: &World, tenant: &mut user::Tenant, layout: &Layout, eyes: &Eyes) {
+    tenant.live_until(Instant::now() + layout.life).await;
+    world.calm();
+    if layout.leaves {
+        tenant.leave().await;
+    }
+    silence(eyes).await;
 }
 
 /// Waits until nobody writes any more. Who never stops is a storm.
