@@ -254,8 +254,11 @@ fn an_earlier_intent_never_has_a_kept_volume_deleted() {
     let going = volume("kept", json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}));
     for origin in [Here, Earlier, EarlierUnwanted] {
         assert_eq!(decided(Some(&kept), origin).actions, [intent::Action::Close], "{origin:?}");
+    }
+    for origin in [Here, Earlier] {
         assert!(decided(Some(&going), origin).is_rest(), "{origin:?}: whether the volume goes with it is not known");
     }
+    assert_eq!(decided(Some(&going), EarlierUnwanted).actions, [intent::Action::Close], "no claim waits for an answer");
     let waiting = claim(json!({}));
     assert_eq!(intent::IntentOrigin::earlier(Some(&waiting)), Earlier);
     for over in [None, Some(claim(json!({"spec": {"volumeName": "v"}})))] {
