@@ -119,6 +119,7 @@ impl<P: Provisioner> Engine<P> {
 
     /// One POST. What was made is never deleted because it could not be stored (2.10, checklist 4).
     async fn store(&self, uid: &Uid, begun: &Begun<P::Plan>, claim: Option<&Claim>, made: &Made) -> Step {
+        self.memory.storing(uid);
         match self.context.create::<Volume>(None, &made.body).await {
             Ok(stored) => {
                 let stored = stored.as_deref().unwrap_or(&made.volume);

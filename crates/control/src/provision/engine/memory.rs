@@ -38,6 +38,8 @@ pub(super) struct Begun<Plan> {
     pub(super) intent: Arc<Intent<Plan>>,
     pub(super) known: Known,
     pub(super) writer: IntentWriter,
+    /// Storing the volume was tried before: it may have been stored, and taken away by an operator since.
+    pub(super) store_tried: bool,
     pub(super) since: Instant,
 }
 
@@ -50,7 +52,13 @@ pub(super) enum IntentWriter {
 
 impl<Plan> Clone for Begun<Plan> {
     fn clone(&self) -> Self {
-        Self { intent: self.intent.clone(), known: self.known.clone(), writer: self.writer, since: self.since }
+        Self {
+            intent: self.intent.clone(),
+            known: self.known.clone(),
+            writer: self.writer,
+            store_tried: self.store_tried,
+            since: self.since,
+        }
     }
 }
 
@@ -120,7 +128,7 @@ impl<Plan> Memory<Plan> {
             Known::Found => IntentWriter::Earlier,
             Known::New | Known::Open | Known::Made(_) | Known::Refused { .. } | Known::Undone => IntentWriter::This,
         };
-        let begun = Begun { intent, known, writer, since: Instant::now() };
+        let begun = Begun { intent, known, writer, store_tried: false, since: Instant::now() };
         self.state().begun.entry(claim.clone()).or_insert(begun);
     }
 
@@ -149,6 +157,13 @@ impl<Plan> Memory<Plan> {
             begun.known = Known::Made(Arc::new(made));
         }
         Ok(())
+    }
+
+    /// The volume is about to be sent to the server.
+    pub(super) fn storing(&self, claim: &Uid) {
+        if let Some(begun) = self.state().begun.get_mut(claim) {
+            begun.store_tried = true;
+        }
     }
 
     pub(super) fn end(&self, claim: &Uid) {

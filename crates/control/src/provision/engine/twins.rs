@@ -21,8 +21,8 @@ pub(super) struct Surroundings {
 }
 
 impl<P: Provisioner> Engine<P> {
-    /// Looks around before what was made is stored or undone. An intent of an earlier process, and one whose volume would be
-    /// deleted, ask the server; for any other the cache is enough to find a twin, and the server has to confirm it.
+    /// Looks around before what was made is stored or undone. An intent of an earlier process, one
+    /// whose volume would be deleted and one whose volume may have been stored before ask the server; for any other the cache is enough to find a twin, and the server has to confirm it.
     pub(super) async fn surroundings(
         &self,
         uid: &Uid,
@@ -44,7 +44,7 @@ impl<P: Provisioner> Engine<P> {
                 IntentOrigin::earlier(claim)
             }
         };
-        let twin = match undone || begun.writer == IntentWriter::Earlier {
+        let twin = match undone || begun.store_tried || begun.writer == IntentWriter::Earlier {
             true => handles::live_twins(&self.context, made).await?.into_iter().next(),
             false => self.confirmed_twin(made).await?,
         };
