@@ -21,8 +21,9 @@ pub(super) struct Surroundings {
 }
 
 impl<P: Provisioner> Engine<P> {
-    /// Looks around before what was made is stored or undone. An intent of an earlier process, one
-    /// whose volume would be deleted and one whose volume may have been stored before ask the server; for any other the cache is enough to find a twin, and the server has to confirm it.
+    /// Looks for other objects of the volume before it is stored or undone. The server is asked for an intent of an earlier
+    /// process, for a volume that would be deleted, and for one that may have been stored before. For any other the cache is
+    /// enough to find a twin, and the server has to confirm it.
     pub(super) async fn surroundings(
         &self,
         uid: &Uid,
