@@ -7,7 +7,7 @@ use api::keys::label;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
-use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::wait::{Condition, await_condition};
 use serde_json::{Value, json};
 
@@ -166,11 +166,29 @@ impl Stage {
         assert_eq!(self.listed_by_driver(), known, "what the driver has, and what the API knows");
     }
 
+    /// Sets the policy Delete for volumes that a provisioner kept because their claim was gone when it found their intents.
+    async fn delete_retained(&self) {
+        let listed = self.volumes().list(&ListParams::default()).await.unwrap();
+        for volume in listed.items {
+            let spec = volume.spec.unwrap_or_default();
+            if spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain")
+                && spec.csi.is_some_and(|csi| csi.driver == self.driver_name())
+            {
+                let patch = Patch::Merge(json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}}));
+                let name = volume.metadata.name.unwrap_or_default();
+                // It may be gone by now.
+                drop(self.volumes().patch(&name, &PatchParams::default(), &patch).await);
+            }
+        }
+    }
+
     /// Waits until that holds, and so many volumes are left. Nothing tells when a driver's list changes, so it is asked.
     pub(super) async fn settled(&self, volumes: usize) {
         let settles = async {
+            self.delete_retained().await;
             while self.handles().await.len() != volumes || self.listed_by_driver() != self.handles().await {
                 tokio::time::sleep(ASK_AGAIN).await;
+                self.delete_retained().await;
             }
         };
         if tokio::time::timeout(PATIENCE, settles).await.is_err() {
