@@ -270,6 +270,13 @@ fn report(world: &World, eyes: &Eyes, cast: &cast::Cast, machines: &[Machine]) -
     let (storage, model) = (&eyes.storage, &cast.model);
     let truth = storage.truth();
     let mut found = storage::judge(&truth, &model.volumes(), cast.layout.company);
+    // A released volume that a living pod still has mounted is deleted when the pod ends.
+    let mounted: BTreeSet<String> = eyes
+        .look_at(|seen| machines.iter().flat_map(|machine| settled::mounted_for_living_pods(machine, seen)).collect());
+    let kept = |volume: &&Arc<api::Volume>| storage::witness::handle_of(volume).is_some_and(|id| mounted.contains(id));
+    for volume in truth.volumes.values().filter(kept) {
+        found.retain(|text| !text.starts_with(&format!("unexplained: volume {} is released", volume.name())));
+    }
     let (settled, tally) = eyes.look_at(|seen| {
         let scene = settled::Scene { truth: &truth, seen, model, machines };
         let most = seen.written.values().map(|(_, times)| *times).max().unwrap_or(0);

@@ -58,12 +58,29 @@ impl Wanted {
                 wanted.pods.entry(name).or_default().insert(pod.key.clone());
             }
         }
+        for machine in scene.machines {
+            let handles = mounted_for_living_pods(machine, scene.seen);
+            wanted.handles.entry(machine.name().to_owned()).or_default().extend(handles);
+        }
         wanted
     }
 
     fn here(&self, node: &str) -> BTreeSet<String> {
         self.handles.get(node).cloned().unwrap_or_default()
     }
+}
+
+/// Handles that are mounted in the directories of pods which still live there. A pod that was told of its volume may work with
+/// it, although its claim has gone or names another volume by now: the volume stays until the pod ends.
+pub(super) fn mounted_for_living_pods(machine: &Machine, seen: &Seen) -> BTreeSet<String> {
+    let Ok(layout) = Layout::new(ROOT) else { return BTreeSet::new() };
+    let pods = seen.pods.values().filter(|pod| pod.node == machine.name() && !pod.leaving);
+    let pods: BTreeSet<&str> = pods.map(|pod| pod.uid.as_str()).collect();
+    let (mounts, directory) = (machine.with_kernel(|kernel| kernel.mounts()), layout.pods());
+    let theirs = mounts
+        .under(&directory)
+        .filter(|mount| mount.point.iter().any(|part| part.to_str().is_some_and(|part| pods.contains(part))));
+    theirs.filter_map(shown).collect()
 }
 
 /// A pod that is neither served nor told why not.
@@ -174,8 +191,10 @@ fn left_directories(machine: &Machine, scene: &Scene<'_>, layout: &Layout, pods:
     };
     let Ok(driver) = Name::new(keys::DRIVER) else { return Vec::new() };
     let staged: BTreeSet<PathBuf> = {
-        let handles = living.iter().filter_map(|volume| handle_of(volume));
-        handles.map(|handle| layout.staged(&driver, handle).directory().to_owned()).collect()
+        let mounted = mounted_for_living_pods(machine, scene.seen);
+        let wanted = living.iter().filter_map(|volume| handle_of(volume));
+        let handles: Vec<&str> = wanted.chain(mounted.iter().map(String::as_str)).collect();
+        handles.into_iter().map(|handle| layout.staged(&driver, handle).directory().to_owned()).collect()
     };
     let by_driver = layout.staged_by(&driver);
     left.extend(names(&by_driver).iter().map(|name| by_driver.join(name)).filter(|path| !staged.contains(path)));
