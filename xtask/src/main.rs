@@ -13,6 +13,7 @@ mod dist;
 mod fuzz;
 mod kubernetes;
 mod leftovers;
+mod power;
 mod readme;
 mod report;
 mod sim;
@@ -49,6 +50,11 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Live through thousands of seeded worlds full of faults, and check what must always hold.
     Sim(sim::Args),
+    /// Cut the power of a virtual machine that uses volumes and the store, and look whether all is there that was acknowledged.
+    Power(power::Args),
+    /// The part of `power` that runs in the virtual machine.
+    #[command(hide = true)]
+    PowerGuest(power::GuestArgs),
     /// Measure.
     Bench(bench::Args),
     /// Build the program as it is shipped, one static file; print its size, and try it: alone, in an empty container, and with
@@ -67,6 +73,8 @@ fn main() -> ExitCode {
         Task::Conformance(args) => interruptible(conformance::run(args)),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Sim(args) => interruptible(sim::run(args)),
+        Task::Power(args) => interruptible(power::run(args)),
+        Task::PowerGuest(args) => interruptible(power::run_guest(args)),
         Task::Bench(args) => interruptible(bench::run(args)),
         Task::Dist(args) => interruptible(dist::run(args)),
         Task::Readme(args) => readme::run(&args),
