@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use super::object::Stored;
 
 /// The object as it comes into a copy; `None` if it comes as it is. `mark` tells this copy from others.
-pub(super) fn in_doubt(object: &Stored, mark: &str) -> Option<Bytes> {
+pub fn in_doubt(object: &Stored, mark: &str) -> Option<Bytes> {
     let change: fn(&mut Map<String, Value>) = match object.key.resource() {
         "volumeattachments" => forget_attachment,
         "nodes" => forget_attached,

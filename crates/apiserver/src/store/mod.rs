@@ -42,6 +42,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use self::attach_doubt::in_doubt;
 pub use self::backup::{Backup, BackupError, Snapshot};
 pub use self::durable::{Compaction, Durable, DurableError, Entry, Image, MemoryDisk};
 pub use self::key::{BadKey, Key, Scope};

@@ -12,8 +12,11 @@
 //! 3. Every call and every effect is a line in the journal.
 
 pub mod attach;
+mod disk;
 mod fates;
+mod leftovers;
 mod node;
+mod pool;
 mod serve;
 mod state;
 
@@ -29,8 +32,10 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 
 pub use attach::Published;
+pub(crate) use disk::{VolumeUse, Writeback};
 pub use fates::{Attach, Backend, Bent, Habits, Places, Staging};
 pub use node::{NodeSide, is_on};
+pub(crate) use pool::DriverFlaw;
 pub use state::{BAD_PARAMETER, State, Volume};
 
 use crate::journal::Journal;
@@ -77,6 +82,10 @@ struct Inner {
     busy: BTreeSet<String>,
     calls: BTreeMap<&'static str, u64>,
     onlooker: Option<Weak<dyn Onlooker>>,
+    disks: disk::Disks,
+    leftovers: leftovers::Leftovers,
+    pool: pool::PoolState,
+    flaw: DriverFlaw,
 }
 
 impl Inner {
@@ -98,7 +107,17 @@ impl Model {
     /// A driver with this backend. Its faults follow from the world's seed.
     pub fn new(world: &World, habits: Habits, state: State) -> Self {
         let (random, busy, calls) = (world.random("driver"), BTreeSet::new(), BTreeMap::new());
-        let inner = Inner { state, random, busy, calls, onlooker: None };
+        let inner = Inner {
+            state,
+            random,
+            busy,
+            calls,
+            onlooker: None,
+            disks: disk::Disks::default(),
+            leftovers: leftovers::Leftovers::new(world.random("driver leftovers")),
+            pool: pool::PoolState::Here,
+            flaw: DriverFlaw::None,
+        };
         let (up, _) = watch::channel(Up::Listening);
         let (journal, weather) = (world.journal().clone(), world.weather());
         Self { shared: Arc::new(Shared { habits, journal, weather, inner: Mutex::new(inner), up }) }
@@ -143,7 +162,8 @@ impl Model {
     /// Comes and goes, until the world is calm; then it stays, for ever.
     pub async fn live_then_rest(&self) {
         self.live().await;
-        std::future::pending().await
+        self.sweep();
+        self.keep_sweeping().await;
     }
 
     /// Comes and goes, until the world is calm.
@@ -161,6 +181,7 @@ impl Model {
             self.note("gone");
             self.shared.up.send_replace(Up::Gone);
             sleep(leave).await;
+            self.sweep();
             self.note("back");
             self.shared.up.send_replace(Up::Listening);
         }
@@ -241,10 +262,11 @@ impl Model {
         if let Bent::Slow(time) = bent {
             sleep(time).await;
         }
-        let mut done = effect(self);
+        let effect = || self.pool_is_there(call).and_then(|()| effect(self));
+        let mut done = effect();
         if bent == Bent::Twice {
             sleep(delay).await;
-            done = effect(self);
+            done = effect();
         }
         self.lock().busy.remove(&call.object);
         let code = done.as_ref().err().map_or(Code::Ok, Status::code);

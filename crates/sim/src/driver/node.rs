@@ -22,6 +22,7 @@ use v1::node_service_capability::{self as capability, rpc::Type as Rpc};
 use v1::volume_capability::AccessType;
 
 use super::attach::{DEVICE, device};
+use super::disk::{SyncAnswer, VolumeUse, Writeback};
 use super::{Answer, Attach, Call, Door, Found, Model, Places, Staging, Up, no_connection};
 use crate::keys;
 use crate::machine::{Kernel, Machine, Node as FileNode, Owner, Power, Superblock};
@@ -305,8 +306,24 @@ impl Site {
 
     fn unstage(&self, request: &v1::NodeUnstageVolumeRequest) -> Result<(), Status> {
         let (id, path) = (&*request.volume_id, Path::new(&request.staging_target_path));
+        self.flush(id, path)?;
         self.unmount(path)?;
         self.drop_device(id)
+    }
+
+    /// Writes to the disk what this machine has in memory of a volume. If that fails, the volume is marked and stays.
+    fn flush(&self, id: &str, path: &Path) -> Result<(), Status> {
+        let machine = &self.side.machine;
+        let Power::On { boot } = self.power else { return Ok(()) };
+        let works = match machine.with_kernel(|kernel| kernel.is_broken(&device(id))) {
+            true => Writeback::Fails,
+            false => Writeback::Works,
+        };
+        let at = VolumeUse { body: machine.body(), boot, volume: id.to_owned() };
+        match self.side.model.sync(&at, works, self.shows(id, path)) {
+            SyncAnswer::Written | SyncAnswer::LostAndTold => Ok(()),
+            SyncAnswer::Lost => Err(Status::data_loss("writes were lost: writing the filesystem to its device failed")),
+        }
     }
 
     fn drop_device(&self, id: &str) -> Result<(), Status> {
@@ -318,10 +335,12 @@ impl Site {
     }
 
     fn unmount(&self, path: &Path) -> Result<(), Status> {
-        match self.side.machine.with_kernel(|kernel| kernel.mounts().at(path).is_some()) {
-            true => self.change(format!("unmount {}", path.display()), |kernel| kernel.unmount(path, Force::No)),
-            false => Ok(()),
+        // What a person mounted over the volume goes first, as with the local driver.
+        let layers = |kernel: &mut Kernel| kernel.mounts().0.iter().filter(|mount| mount.point == path).count();
+        for _ in 0..self.side.machine.with_kernel(layers) {
+            self.change(format!("unmount {}", path.display()), |kernel| kernel.unmount(path, Force::No))?;
         }
+        Ok(())
     }
 
     fn publish(&self, request: &v1::NodePublishVolumeRequest) -> Result<(), Status> {
@@ -373,6 +392,10 @@ impl Site {
 
     fn unpublish(&self, request: &v1::NodeUnpublishVolumeRequest) -> Result<(), Status> {
         let (id, target) = (&*request.volume_id, Path::new(&request.target_path));
+        let direct = self.side.model.shared.habits.staging == Staging::Not;
+        if direct {
+            self.flush(id, target)?;
+        }
         self.unmount(target)?;
         let node = self.side.machine.with_kernel(|kernel| kernel.look(target).map(|node| node.cloned()));
         match node {
@@ -383,7 +406,6 @@ impl Site {
             Ok(None) => {}
             Err(errno) => return Err(Status::internal(format!("{}: {errno}", target.display()))),
         }
-        let direct = self.side.model.shared.habits.staging == Staging::Not;
         let shown = self.side.machine.with_kernel(|kernel| {
             let mounts = kernel.mounts();
             mounts.0.iter().any(|mount| *mount.root == *shown_device(id))

@@ -10,7 +10,7 @@ use v1::plugin_capability::service::Type as Service;
 
 use super::{Answer, Attach, Call, Found, Model, Places};
 
-const DELETE: &str = "DeleteVolume";
+pub(super) const DELETE: &str = "DeleteVolume";
 const CREATE: &str = "CreateVolume";
 const CAPACITY: &str = "GetCapacity";
 const PUBLISH: &str = "ControllerPublishVolume";
@@ -56,8 +56,15 @@ impl Model {
             None => Found::Nothing,
         };
         let call = Call { method: CREATE, object: request.name.clone(), found };
+        let may_die = found == Found::Nothing && self.may_die_halfway();
         let effect = move |model: &Model| {
-            let volume = model.lock().state.create(&request)?;
+            let mut inner = model.lock();
+            if may_die && inner.state.named(&request.name).is_none() && inner.leftovers.dies_halfway() {
+                inner.leftovers.begin(&request);
+                return Err(Status::unavailable("the driver ended in the middle of making the volume"));
+            }
+            let volume = inner.state.create(&request)?;
+            inner.leftovers.finish(&request.name);
             Ok(v1::CreateVolumeResponse { volume: Some(volume) })
         };
         self.answer(call, Box::new(effect)).await
@@ -72,13 +79,22 @@ impl Model {
         self.tell_of_call(&id);
         let name = self.lock().state.get(&id).map(|volume| volume.name.clone());
         let call = Call { method: DELETE, object: name.unwrap_or_else(|| id.clone()), found: Found::Whatever };
+        let may_die = self.may_die_halfway();
         let effect = move |model: &Model| {
+            if model.takes_the_pool_for_empty() {
+                return Ok(v1::DeleteVolumeResponse {});
+            }
             if let Some((node, _)) = model.lock().state.published(&id).next() {
                 return Err(Status::failed_precondition(format!("{id} is published to {node}")));
             }
             model.ask(&id);
-            if let Some(gone) = model.lock().state.delete(&id) {
-                model.note(format_args!("{id} of {} is gone", gone.name));
+            let gone = model.lock().state.delete(&id);
+            let Some(gone) = gone else { return Ok(v1::DeleteVolumeResponse {}) };
+            model.note(format_args!("{id} of {} is gone", gone.name));
+            let mut inner = model.lock();
+            if may_die && inner.leftovers.dies_halfway() {
+                inner.leftovers.discard(&id);
+                return Err(Status::unavailable("the driver ended before it had emptied its trash"));
             }
             Ok(v1::DeleteVolumeResponse {})
         };

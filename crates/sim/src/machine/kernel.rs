@@ -495,6 +495,11 @@ impl Kernel {
         true
     }
 
+    /// Whether a filesystem of this source is broken.
+    pub(crate) fn is_broken(&self, source: &str) -> bool {
+        self.filesystems.values().any(|held| held.source == source && held.broken.is_some())
+    }
+
     /// A process begins or ends to use what is below a path.
     pub(super) fn occupy(&mut self, path: &Path) {
         self.used.push(path.to_owned());

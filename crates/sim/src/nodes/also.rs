@@ -1,8 +1,12 @@
 //! Kinds of misfortune that can be switched on one by one: what a world does besides its usual faults.
 //!
-//! [`USUAL`] is the one place that says which of them every world has. A kind that still leads to violations is left out of
+//! [`USUAL`] is the one place that says which of them worlds have by themselves. A kind that still leads to violations is left out of
 //! it and played with `orlop-sim --world nodes --also KIND` until the program can cope with it; then it moves into
 //! [`USUAL`], and its lines of the journal into `FAULTS` of the tests ([`Also::shown_as`]).
+
+use std::collections::BTreeSet;
+
+use crate::random::{Odds, Random};
 
 /// One kind of misfortune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -21,12 +25,27 @@ pub enum Also {
     ForceDetach,
     /// The API server's own wall clock steps.
     ServerClock,
-    /// The objects of attachments and the lists in the nodes' status come back as an older backup has them.
+    /// The objects of attachments and nodes come back as `orlop restore` brings them back from an older backup.
     Restores,
+    /// For some time there is an empty directory in the place of the driver's pool.
+    MissingPools,
+    /// A person mounts something over a volume.
+    Overmounts,
+    /// The pool is full for some time: what is in the page cache is lost at writeback.
+    LostWrites,
 }
 
-/// What every world does.
+/// What worlds do by themselves, each of them a few of these.
 pub const USUAL: &[Also] = &[];
+
+/// How often a world does one of [`USUAL`].
+const OFTEN: Odds = Odds::of_10_000(2_500);
+
+/// What one world does: what is demanded, and what it draws.
+pub(super) fn draw(random: &mut Random, demanded: &[Also]) -> BTreeSet<Also> {
+    let drawn = USUAL.iter().filter(|_| random.happens(OFTEN));
+    drawn.chain(demanded).copied().collect()
+}
 
 impl Also {
     /// What the journal shows when it happens.
@@ -40,6 +59,9 @@ impl Also {
             Self::ForceDetach => "wall clock is off by",
             Self::ServerClock => "server's wall clock is off by",
             Self::Restores => "restores a backup",
+            Self::MissingPools => "an empty directory is in the place of the pool",
+            Self::Overmounts => "mounts something over",
+            Self::LostWrites => "are lost at writeback",
         }
     }
 }

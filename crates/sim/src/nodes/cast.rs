@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::days::{Cabled, Place};
-use super::witness::ROOT;
+use super::witness::{Eyes, ROOT};
 use super::{Also, Company, FORCE_AFTER, Layout, Mutation, RESYNC};
 use crate::clock::Clocks;
 use crate::driver::Model;
@@ -45,6 +45,9 @@ pub(super) struct Cast {
     pub(super) clones: Arc<Vec<Place>>,
     /// Keeps the process of the provisioner down.
     pub(super) outage: Outage,
+    /// Keeps the whole control plane down: it is stopped while a backup is restored.
+    pub(super) restoring: Outage,
+    pub(super) eyes: Eyes,
     pub(super) clocks: Arc<Clocks>,
     pub(super) mutation: Mutation,
     pub(super) crashes: AtomicU64,
@@ -97,6 +100,7 @@ impl Cast {
             if role != Role::Controllers {
                 self.outage.ended().await;
             }
+            self.restoring.ended().await;
             let fates = Seeded::new(&self.world, &format!("{} life {life}", role.name()), self.layout.api.clone());
             let component = self.world.component(role.name(), fates);
             let clock = self.clocks.of(&self.world, role.name());
@@ -104,9 +108,16 @@ impl Cast {
             let context = process.context.clone();
             let work = pin!(self.work(role, &context));
             let down = async {
-                match role {
-                    Role::Controllers => std::future::pending().await,
-                    Role::Sidecar | Role::Both => self.outage.begun().await,
+                let provisioner = async {
+                    match role {
+                        Role::Controllers => std::future::pending().await,
+                        Role::Sidecar | Role::Both => self.outage.begun().await,
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = provisioner => {}
+                    () = self.restoring.begun() => {}
                 }
             };
             let never = Stop::never();
@@ -147,7 +158,11 @@ impl Cast {
             let provisioner = Sidecar::new(context, &driver, &facts, options);
             let attacher = async {
                 if self.mutation != Mutation::NoAttacher {
-                    let attacher = attacher::Attacher::new(context, &driver, &facts, attacher::Options::default());
+                    let mut options = attacher::Options::default();
+                    if self.mutation == Mutation::NoListing {
+                        options.reconcile = Duration::from_secs(365 * 24 * 3600);
+                    }
+                    let attacher = attacher::Attacher::new(context, &driver, &facts, options);
                     attacher.run(&stop).await;
                 }
             };
@@ -162,7 +177,7 @@ impl Cast {
         let protector = protect::Protector::new(context, protect::Options::default());
         let attaching = async {
             if self.mutation != Mutation::NoController {
-                let force_after = self.layout.also.contains(&Also::ForceDetach).then_some(FORCE_AFTER);
+                let force_after = self.layout.has(Also::ForceDetach).then_some(FORCE_AFTER);
                 let options = attach::Options { workers: WORKERS, force_after, ..attach::Options::default() };
                 attach::Attachments::new(context, options).run(&stop).await;
             }
@@ -191,6 +206,7 @@ impl Cast {
                 _ = place.suspended.suspend(Box::pin(work)) => {}
             }
             self.crashes.fetch_add(1, Ordering::Relaxed);
+            self.eyes.agent_ended(&place.machine.body());
             if self.mutation == Mutation::DeadAgents {
                 return;
             }
@@ -221,13 +237,20 @@ impl Cast {
         node::agent::narrow(&context.caches, place.machine.name());
         let agent = Agent::new(&context, host, drivers.clone(), options);
         let guarded = async {
-            match self.layout.also.contains(&Also::Clones) {
+            match self.layout.has(Also::Clones) && self.mutation != Mutation::NoLease {
                 true => self.look_after(place, &context, agent.run(&stop)).await,
                 false => agent.run(&stop).await,
             }
         };
-        let work = join3(Box::pin(guarded), driver.run(&stop), registering);
-        drop(process.run(&stop, work).await);
+        // An agent that may not look after the node ends, and is started again a little later.
+        let work = async {
+            tokio::select! {
+                biased;
+                () = Box::pin(guarded) => {}
+                _ = join(driver.run(&stop), registering) => {}
+            }
+        };
+        process.run(&stop, work).await;
     }
 
     /// Runs an agent as the program does: only while nobody else looks after the node.

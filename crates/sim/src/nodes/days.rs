@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use api::keys::{annotation, label, taint};
 use api::{Key, Kind};
+use node::host::{Access, Force};
+use node::layout::Layout;
 use runtime::client::Preconditions;
 use runtime::watch;
 use runtime::{Client, Patch};
@@ -20,10 +22,10 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::Also;
-use super::witness::{Eyes, ROOT, shown};
-use crate::driver::{Attach, Model, NodeSide, Places};
+use super::witness::{DEVICES, Eyes, ROOT, shown};
+use crate::driver::{Attach, Model, NodeSide, Places, VolumeUse, Writeback};
 use crate::faults::{Ask, Fate, Fates, Flow, Verdict};
-use crate::machine::{Machine, Power};
+use crate::machine::{Machine, Power, Superblock};
 use crate::outage::Outage;
 use crate::random::Random;
 use crate::world::Weather;
@@ -32,6 +34,8 @@ use crate::{Component, Process, World, keys};
 const SECOND: Duration = Duration::from_secs(1);
 /// A node that was not heard of for so long is not ready.
 const GRACE: Duration = Duration::from_secs(10);
+/// The type of what a person mounts over a volume.
+const COVER: &str = "tmpfs";
 /// A clone's boots are counted from here.
 const CLONE_BOOTS: u64 = 1_000;
 
@@ -108,6 +112,18 @@ impl Place {
     }
 }
 
+/// Volumes that pods of a machine have and that answer.
+fn with_pods(machine: &Machine) -> BTreeSet<String> {
+    let Ok(layout) = Layout::new(ROOT) else { return BTreeSet::new() };
+    machine.with_kernel(|kernel| {
+        let mounts = kernel.mounts();
+        let of_pods = [layout.pods(), layout.blocks()];
+        let shown_there = mounts.0.iter().filter(|mount| of_pods.iter().any(|place| mount.point.starts_with(place)));
+        let volumes: BTreeSet<String> = shown_there.filter(|mount| !mount.read_only).filter_map(shown).collect();
+        volumes.into_iter().filter(|volume| !kernel.is_broken(&format!("{DEVICES}/{volume}"))).collect()
+    })
+}
+
 /// How hard life is for machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hardness {
@@ -176,7 +192,11 @@ impl Days {
         self.component.note(format_args!("the backend takes the volumes of {node} away"));
         self.model.tamper(|state| {
             let volumes: Vec<String> = state.volumes_on(node).cloned().collect();
-            volumes.iter().for_each(|volume| drop(state.unpublish(volume, node)));
+            for volume in volumes {
+                // A machine of the same name may run.
+                self.eyes.takes_away(node, &volume);
+                drop(state.unpublish(&volume, node));
+            }
         });
     }
 
@@ -223,12 +243,64 @@ impl Days {
     /// The API server's wall clock steps until the world is calm.
     pub(super) async fn step_server_clock(&self, world: &World) {
         let mut random = world.random("server clock");
-        while self.also.contains(&Also::ServerClock) && !self.weather.is_calm() {
+        while !self.weather.is_calm() {
             sleep(random.between(&(5 * SECOND..=30 * SECOND))).await;
             let seconds = i64::try_from(random.below(7_200)).unwrap_or_default() - 3_600;
             self.component.note(format_args!("the server's wall clock is off by {seconds} s"));
             world.server_offset().set(seconds * 1_000);
         }
+        std::future::pending().await
+    }
+
+    /// The pool goes and comes back until the world is calm.
+    pub(super) async fn lose_pool(&self, random: Random) {
+        self.model.lose_pool_for_sure(random).await;
+    }
+
+    /// A person mounts something over volumes and takes it away again, until the world is calm.
+    pub(super) async fn overmount(&self, place: &Place, mut random: Random) {
+        let machine = &place.machine;
+        while !self.weather.is_calm() {
+            sleep(random.between(&(5 * SECOND..=40 * SECOND))).await;
+            let mounts = machine.with_kernel(|kernel| kernel.mounts());
+            let directories = mounts.0.iter().filter(|mount| mount.fs_type != "devtmpfs" && shown(mount).is_some());
+            let points: Vec<PathBuf> = directories.map(|mount| mount.point.clone()).collect();
+            let Some(point) = random.pick(&points).filter(|_| !self.weather.is_calm()) else { continue };
+            let cover = Superblock { fs_type: COVER, source: COVER };
+            let text = format!("a person mounts something over {}", point.display());
+            let _ = machine.act(&text, |kernel| kernel.mount(cover, point, Access::ReadWrite));
+            sleep(random.between(&(5 * SECOND..=40 * SECOND))).await;
+            let is_covered =
+                machine.with_kernel(|kernel| kernel.mounts().at(point).is_some_and(|top| top.fs_type == COVER));
+            if is_covered {
+                let text = format!("a person uncovers {}", point.display());
+                let _ = machine.act(&text, |kernel| kernel.unmount(point, Force::No));
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Pods write to their volumes, kernels write to disks, and now and then the pool is full, until the world is calm.
+    pub(super) async fn write_files(&self, machines: Vec<Machine>, mut random: Random) {
+        let mut is_full = false;
+        while !self.weather.is_calm() {
+            sleep(random.between(&(Duration::from_millis(500)..=4 * SECOND))).await;
+            if random.below(10) == 0 {
+                is_full = !is_full;
+                self.model.fill(is_full);
+            }
+            for machine in &machines {
+                let Power::On { boot } = machine.power() else { continue };
+                for volume in with_pods(machine) {
+                    let at = VolumeUse { body: machine.body(), boot, volume };
+                    match random.below(3) {
+                        0 => self.model.write_back(&at, Writeback::Works),
+                        _ => self.model.write(at),
+                    }
+                }
+            }
+        }
+        self.model.fill(false);
         std::future::pending().await
     }
 

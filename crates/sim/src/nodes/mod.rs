@@ -11,6 +11,8 @@
 //! | every pod has its volumes, or is told why not | `settled`, at the end |
 //! | no write storm | here: the world falls silent, and no object was written too often |
 //! | no DeleteVolume for a handle that any machine has | [`witness`], at every call |
+//! | what a machine let go of is on the volume's disk, or the volume is marked | [`witness`], at every effect |
+//! | nothing in the driver's `.tmp` and `.trash` that is in no list | at the end |
 //! | all of `storage`'s | its witness and its judge, too |
 //!
 //! Each is shown to be able to fail by a [`Mutation`].
@@ -33,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{LocalBoxFuture, join_all};
 use tokio::time::{Instant, sleep};
 
 pub use also::{Also, USUAL};
@@ -85,7 +87,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn draw(random: &mut Random, also: &[Also]) -> Self {
+    fn draw(random: &mut Random, also: BTreeSet<Also>) -> Self {
         let company = if random.below(2) == 0 { Company::Together } else { Company::Apart };
         let crash = Odds::of_10_000(*random.pick(&[0, 50, 150]).unwrap_or(&0));
         let api = match random.below(3) {
@@ -107,8 +109,21 @@ impl Layout {
             kind_host: random.below(3) == 0,
             hardness: if random.below(4) == 0 { Hardness::Mild } else { Hardness::Hard },
             leaves: random.below(2) == 0,
-            also: also.iter().copied().collect(),
+            also,
         }
+    }
+
+    fn has(&self, also: Also) -> bool {
+        self.also.contains(&also)
+    }
+
+    fn has_wrong_clocks(&self) -> bool {
+        self.has(Also::WrongClocks) || self.has(Also::ForceDetach)
+    }
+
+    /// Whether an agent may believe for long what has changed: events are late, or its machine is cut off.
+    fn has_stale_caches(&self) -> bool {
+        self.api.held != Odds::NEVER || self.hardness == Hardness::Hard || self.has(Also::Suspensions)
     }
 }
 
@@ -171,18 +186,21 @@ pub fn run_with(seed: Seed, mutation: Mutation, also: &[Also]) -> Result<Report,
 }
 
 async fn live(world: World, mutation: Mutation, also: &[Also]) -> Report {
-    let layout = Layout::draw(&mut world.random("layout"), also);
+    let layout = Layout::draw(&mut world.random("layout"), also::draw(&mut world.random("also"), also));
     world.journal().note("world", format_args!("seed {} {layout:?}", world.seed()));
     let storage = Witness::new(&world);
     let model = Model::new(&world, layout.habits.clone(), State::new(&[], 1 << 50));
     let chosen = &NODES[..layout.nodes];
     let machines: Vec<Machine> = chosen.iter().map(|(name, _)| Machine::new(&world, name)).collect();
-    let cloned = if layout.also.contains(&Also::Clones) { 1 } else { 0 };
-    let clones = chosen.iter().take(cloned).map(|(name, _)| Machine::new(&world, name).into_clone());
+    let clones = chosen
+        .iter()
+        .take(usize::from(layout.has(Also::Clones)))
+        .map(|(name, _)| Machine::new(&world, name).into_clone());
     let clones: Vec<Machine> = clones.collect();
     let all: Vec<Machine> = machines.iter().chain(&clones).cloned().collect();
-    let force_after = layout.also.contains(&Also::ForceDetach).then_some(FORCE_AFTER);
+    let force_after = layout.has(Also::ForceDetach).then_some(FORCE_AFTER);
     let eyes = Eyes::new(&world, (&storage, &model), &all, force_after);
+    model.set_flaw(mutation.of_driver());
     let onlooker = Arc::new(eyes.clone());
     model.watched_by(&onlooker);
     all.iter().for_each(|machine| machine.watched_by(&onlooker));
@@ -198,21 +216,15 @@ async fn live(world: World, mutation: Mutation, also: &[Also]) -> Report {
         let random = world.random(&format!("days of {}", place.machine.name()));
         Box::pin(days.live(place, random, layout.hardness))
     });
-    let suspensions = places.iter().map(|place| {
-        let random = world.random(&format!("suspensions of {}", place.machine.name()));
-        Box::pin(days.suspend(place, random, layout.hardness))
-    });
-    let clonings = clones.iter().zip(places.iter()).map(|(clone, place)| {
-        let random = world.random(&format!("clones of {}", place.machine.name()));
-        Box::pin(days.clone_for_a_while(clone, place, random))
-    });
-    let outage = Outage::default();
+    let (outage, restoring) = (Outage::default(), Outage::default());
     let administrator = Administrator::new(&world, &storage, &outage, Heir::Namesake);
     let names = ["controllers", "sidecar", "orlop"].into_iter().chain(chosen.iter().map(|(name, _)| *name));
     let clocks = Arc::new(Clocks::new(&world, names.map(str::to_owned)));
     let cast = Arc::new(cast::Cast {
         clones: clones.clone(),
         outage,
+        restoring: restoring.clone(),
+        eyes: eyes.clone(),
         clocks: clocks.clone(),
         world: world.clone(),
         layout: layout.clone(),
@@ -227,18 +239,53 @@ async fn live(world: World, mutation: Mutation, also: &[Also]) -> Report {
         () = storage.run() => {}
         () = eyes.run() => {}
         _ = join_all(lives) => {}
-        _ = join_all(suspensions), if layout.also.contains(&Also::Suspensions) => {}
-        _ = join_all(clonings), if !clones.is_empty() => {}
-        () = Box::pin(administrator.live()), if layout.also.contains(&Also::HandOvers) => {}
-        () = clocks.live(world.random("clocks")), if layout.also.contains(&Also::WrongClocks) => {}
-        () = days.step_server_clock(&world) => {}
-        () = Box::pin(backup::live(&world, &eyes, layout.also.contains(&Also::Restores))) => {}
+        _ = join_all(misfortunes(&world, &layout, (&days, &eyes), (&places, &clones), &restoring)) => {}
+        () = Box::pin(administrator.live()), if layout.has(Also::HandOvers) => {}
+        () = clocks.live(world.random("clocks")), if layout.has_wrong_clocks() => {}
         () = model.live_then_rest() => {}
         _ = join_all(places.iter().map(|place| Box::pin(place.side.live_then_rest()))) => {}
         () = mutation.play(&world, &eyes, (&model, &places), clocks.of(&world, "controllers")) => {}
         () = run_to_silence(&world, &mut tenant, &layout, &eyes) => {}
     }
     report(&world, &eyes, &cast, &machines)
+}
+
+/// What happens besides, as far as it happens to machines, their clocks and the backend.
+fn misfortunes<'a>(
+    world: &'a World,
+    layout: &Layout,
+    (days, eyes): (&'a Days, &'a Eyes),
+    (places, clones): (&'a [Place], &'a [Place]),
+    restoring: &'a Outage,
+) -> Vec<LocalBoxFuture<'a, ()>> {
+    let mut all: Vec<LocalBoxFuture<'a, ()>> = Vec::new();
+    for place in places {
+        let random = |what: &str| world.random(&format!("{what} of {}", place.machine.name()));
+        if layout.has(Also::Suspensions) {
+            all.push(Box::pin(days.suspend(place, random("suspensions"), layout.hardness)));
+        }
+        if layout.has(Also::Overmounts) {
+            all.push(Box::pin(days.overmount(place, random("overmounts"))));
+        }
+    }
+    for (clone, place) in clones.iter().zip(places) {
+        let random = world.random(&format!("clones of {}", place.machine.name()));
+        all.push(Box::pin(days.clone_for_a_while(clone, place, random)));
+    }
+    if layout.has(Also::ServerClock) {
+        all.push(Box::pin(days.step_server_clock(world)));
+    }
+    if layout.has(Also::Restores) {
+        all.push(Box::pin(backup::live(world, eyes, restoring)));
+    }
+    if layout.has(Also::MissingPools) {
+        all.push(Box::pin(days.lose_pool(world.random("pool"))));
+    }
+    if layout.has(Also::LostWrites) {
+        let machines = places.iter().chain(clones).map(|place| place.machine.clone()).collect();
+        all.push(Box::pin(days.write_files(machines, world.random("files"))));
+    }
+    all
 }
 
 /// The tenant lives, all faults end, the tenant may leave, and the world falls silent.
@@ -270,15 +317,19 @@ fn report(world: &World, eyes: &Eyes, cast: &cast::Cast, machines: &[Machine]) -
     let (storage, model) = (&eyes.storage, &cast.model);
     let truth = storage.truth();
     let mut found = storage::judge(&truth, &model.volumes(), cast.layout.company);
+    found.extend(model.unlisted());
     // A released volume that a living pod still has mounted is deleted when the pod ends.
-    let mounted: BTreeSet<String> = eyes
-        .look_at(|seen| machines.iter().flat_map(|machine| settled::mounted_for_living_pods(machine, seen)).collect());
-    let kept = |volume: &&Arc<api::Volume>| storage::witness::handle_of(volume).is_some_and(|id| mounted.contains(id));
-    for volume in truth.volumes.values().filter(kept) {
+    let with_pods = eyes.with_living_pods(machines, cast.layout.has_stale_caches());
+    let is_kept = |volume: &&Arc<api::Volume>| {
+        storage::witness::handle_of(volume).is_some_and(|id| with_pods.values().any(|handles| handles.contains(id)))
+    };
+    for volume in truth.volumes.values().filter(is_kept) {
         found.retain(|text| !text.starts_with(&format!("unexplained: volume {} is released", volume.name())));
     }
+    let forgotten = eyes.forgotten();
     let (settled, tally) = eyes.look_at(|seen| {
-        let scene = settled::Scene { truth: &truth, seen, model, machines };
+        let scene =
+            settled::Scene { truth: &truth, seen, model, machines, with_pods: &with_pods, forgotten: &forgotten };
         let most = seen.written.values().map(|(_, times)| *times).max().unwrap_or(0);
         let many = seen.written.values().filter(|(_, times)| *times > MOST_WRITES);
         let storms = many.map(|(what, times)| format!("storm: {what} was written {times} times"));

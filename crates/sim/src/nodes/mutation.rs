@@ -14,9 +14,10 @@ use runtime::{Client, Clock, Patch};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::Also;
 use super::days::Place;
 use super::witness::{Eyes, ROOT, held, shown};
-use crate::driver::Model;
+use crate::driver::{DriverFlaw, Model};
 use crate::faults::Fair;
 use crate::{Process, Random, World};
 
@@ -47,12 +48,25 @@ pub enum Mutation {
     NoAttacher,
     /// Somebody writes the same things again and again.
     Storm,
+    /// Agents do not hold the lease of their node, so that a clone works beside its original.
+    NoLease,
+    /// The attacher does not ask the driver what is attached.
+    NoListing,
+    /// The driver unmounts volumes without a sync.
+    NoSync,
+    /// The driver syncs what lies on top of the mount point.
+    SyncOnTop,
+    /// The driver takes a missing pool for an empty one.
+    EmptyPool,
+    /// The driver never clears its `.tmp` and `.trash`.
+    KeepLeftovers,
 }
 
 impl Mutation {
-    /// All that are wrong and noticed soon; [`Mutation::TrustClock`] has not been noticed yet.
-    pub const ALL: [Self; 10] = [
+    /// All that are wrong.
+    pub const ALL: [Self; 17] = [
         Self::DeleteStaged,
+        Self::TrustClock,
         Self::DetachStaged,
         Self::TwoNodes,
         Self::UnstageEarly,
@@ -62,7 +76,52 @@ impl Mutation {
         Self::NoController,
         Self::NoAttacher,
         Self::Storm,
+        Self::NoLease,
+        Self::NoListing,
+        Self::NoSync,
+        Self::SyncOnTop,
+        Self::EmptyPool,
+        Self::KeepLeftovers,
     ];
+
+    /// The kinds of misfortune without which it cannot be noticed.
+    pub fn needs(self) -> &'static [Also] {
+        match self {
+            Self::TrustClock => &[Also::WrongClocks],
+            Self::NoLease => &[Also::Clones],
+            Self::NoListing => &[Also::LostAttachments],
+            Self::NoSync => &[Also::LostWrites],
+            Self::SyncOnTop => &[Also::LostWrites, Also::Overmounts],
+            Self::EmptyPool => &[Also::MissingPools],
+            _ => &[],
+        }
+    }
+
+    /// The driver's part in it.
+    pub(super) fn of_driver(self) -> DriverFlaw {
+        match self {
+            Self::NoSync => DriverFlaw::NoSync,
+            Self::SyncOnTop => DriverFlaw::SyncOnTop,
+            Self::EmptyPool => DriverFlaw::EmptyPool,
+            Self::KeepLeftovers => DriverFlaw::KeepLeftovers,
+            _ => DriverFlaw::None,
+        }
+    }
+
+    /// Whether there is a rogue that does it.
+    fn has_rogue(self) -> bool {
+        matches!(
+            self,
+            Self::DeleteStaged
+                | Self::TrustClock
+                | Self::DetachStaged
+                | Self::TwoNodes
+                | Self::UnstageEarly
+                | Self::TakeMount
+                | Self::Litter
+                | Self::Storm
+        )
+    }
 
     /// How the violation begins that it leads to.
     pub fn noticed_as(self) -> &'static str {
@@ -70,11 +129,14 @@ impl Mutation {
             Self::None => "",
             Self::DeleteStaged => "deleted while staged",
             Self::DetachStaged | Self::TrustClock => "detached while staged",
-            Self::TwoNodes => "two nodes",
+            Self::TwoNodes | Self::NoLease => "two nodes",
+            Self::NoSync | Self::SyncOnTop => "lost writes",
+            Self::EmptyPool => "leaked",
+            Self::KeepLeftovers => "left in .t",
             Self::UnstageEarly => "published without stage",
             Self::TakeMount => "vanished",
             Self::Litter => "left behind",
-            Self::DeadAgents | Self::NoController | Self::NoAttacher => "unexplained",
+            Self::DeadAgents | Self::NoController | Self::NoAttacher | Self::NoListing => "unexplained",
             Self::Storm => "storm",
         }
     }
@@ -90,7 +152,7 @@ impl Mutation {
         let component = world.component("rogue", Fair);
         let client = Process::new(world, &component, 0).context.client;
         let mut rogue = Rogue { client, eyes, model, places, random: world.random("rogue"), heard: None };
-        if matches!(self, Self::None | Self::DeadAgents | Self::NoController | Self::NoAttacher) {
+        if !self.has_rogue() {
             return std::future::pending().await;
         }
         loop {

@@ -18,7 +18,11 @@ use crate::{World, keys};
 const NODES: &str = "nodes";
 const PODS: &str = "pods";
 const ATTACHMENTS: &str = "volumeattachments";
-pub(super) const WATCHED: [&str; 3] = [NODES, PODS, ATTACHMENTS];
+/// Leases of nodes: only agents that could have a clone hold them.
+const LEASES: &str = "leases";
+pub(super) const WATCHED: [&str; 4] = [NODES, PODS, ATTACHMENTS, LEASES];
+/// A lease that was not renewed for so long may be taken over. The agents count from their first look, so that it is longer.
+const LEASE_TIME: Duration = Duration::from_secs(40);
 
 /// For so long after the proof that a node is fenced has gone, what was begun because of it may still arrive: a request is
 /// on its way, and so is the call of the driver that follows.
@@ -71,6 +75,10 @@ pub(super) struct Seen {
     /// Since when a node is not ready.
     unready: BTreeMap<String, Instant>,
     clock: Arc<dyn Clock>,
+    /// By node: who holds its lease, and since when nobody has renewed it.
+    leases: BTreeMap<String, (String, Instant)>,
+    /// Nodes whose lease was taken over after it had not been renewed for its whole time, since this was last asked for.
+    taken_over: BTreeSet<String>,
 }
 
 impl Seen {
@@ -91,6 +99,8 @@ impl Seen {
             force_after,
             unready: BTreeMap::new(),
             clock: world.clock().clone(),
+            leases: BTreeMap::new(),
+            taken_over: BTreeSet::new(),
         }
     }
 
@@ -119,6 +129,12 @@ impl Seen {
 
     fn take(&mut self, event: &Event) {
         let name = event.key.name();
+        if event.key.resource() == LEASES {
+            return self.lease(name, event.new_version());
+        }
+        if event.key.resource() == NODES && is_heartbeat(event) {
+            return;
+        }
         self.changed = Instant::now();
         match event.key.resource() {
             NODES => match read::<Node>(event.new_version()) {
@@ -158,6 +174,21 @@ impl Seen {
             self.count(&new.meta, "attachment");
             self.attachments.insert(name.to_owned(), Arc::new(new));
         }
+    }
+
+    fn lease(&mut self, node: &str, new: Option<&Arc<Stored>>) {
+        let holder = read::<WireLease>(new).map(|lease| lease.spec.holder_identity);
+        let Some(holder) = holder else { return };
+        let now = Instant::now();
+        let before = self.leases.insert(node.to_owned(), (holder.clone(), now));
+        if before.is_some_and(|(held_by, renewed)| held_by != holder && now.duration_since(renewed) >= LEASE_TIME) {
+            self.taken_over.insert(node.to_owned());
+        }
+    }
+
+    /// Nodes whose lease was fairly taken over since the last call.
+    pub(super) fn take_overs(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.taken_over)
     }
 
     fn count(&mut self, meta: &Meta, kind: &str) {
@@ -209,6 +240,18 @@ impl Seen {
     pub(super) fn ended(&mut self, volume: &str, node: &str) {
         self.excused.remove(&(volume.to_owned(), node.to_owned()));
     }
+}
+
+#[derive(serde::Deserialize)]
+struct WireLease {
+    #[serde(default)]
+    spec: WireLeaseSpec,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct WireLeaseSpec {
+    holder_identity: String,
 }
 
 #[derive(serde::Deserialize)]
@@ -295,6 +338,27 @@ impl From<WirePod> for PodSeen {
             ready,
         }
     }
+}
+
+/// Whether a write to a node says only that its agent is alive. Agents say so for ever.
+fn is_heartbeat(event: &Event) -> bool {
+    let beats =
+        |stored: &Arc<Stored>| std::str::from_utf8(&stored.value).is_ok_and(|text| text.contains("lastHeartbeatTime"));
+    if !event.new_version().is_some_and(beats) {
+        return false;
+    }
+    let without = |stored: Option<&Arc<Stored>>| {
+        let mut value: serde_json::Value = serde_json::from_slice(&stored?.value).ok()?;
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        for condition in value["status"]["conditions"].as_array_mut().into_iter().flatten() {
+            condition["lastHeartbeatTime"] = serde_json::Value::Null;
+        }
+        Some(value)
+    };
+    let (old, new) = (without(event.old_version()), without(event.new_version()));
+    old.is_some() && old == new
 }
 
 /// An object as it was stored. The store keeps the revision beside it.

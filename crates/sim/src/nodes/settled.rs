@@ -21,6 +21,10 @@ pub(super) struct Scene<'a> {
     pub(super) seen: &'a Seen,
     pub(super) model: &'a Model,
     pub(super) machines: &'a [Machine],
+    /// By machine: handles that pods there may go on using, although their claims are gone.
+    pub(super) with_pods: &'a BTreeMap<String, BTreeSet<String>>,
+    /// What the backend has attached, node and handle, without any object that tells of it: a backup was restored.
+    pub(super) forgotten: &'a BTreeSet<(String, String)>,
 }
 
 /// Everything that is not as it should be.
@@ -58,9 +62,8 @@ impl Wanted {
                 wanted.pods.entry(name).or_default().insert(pod.key.clone());
             }
         }
-        for machine in scene.machines {
-            let handles = mounted_for_living_pods(machine, scene.seen);
-            wanted.handles.entry(machine.name().to_owned()).or_default().extend(handles);
+        for (machine, handles) in scene.with_pods {
+            wanted.handles.entry(machine.clone()).or_default().extend(handles.iter().cloned());
         }
         wanted
     }
@@ -68,19 +71,6 @@ impl Wanted {
     fn here(&self, node: &str) -> BTreeSet<String> {
         self.handles.get(node).cloned().unwrap_or_default()
     }
-}
-
-/// Handles that are mounted in the directories of pods which still live there. A pod that was told of its volume may work with
-/// it, although its claim has gone or names another volume by now: the volume stays until the pod ends.
-pub(super) fn mounted_for_living_pods(machine: &Machine, seen: &Seen) -> BTreeSet<String> {
-    let Ok(layout) = Layout::new(ROOT) else { return BTreeSet::new() };
-    let pods = seen.pods.values().filter(|pod| pod.node == machine.name() && !pod.leaving);
-    let pods: BTreeSet<&str> = pods.map(|pod| pod.uid.as_str()).collect();
-    let (mounts, directory) = (machine.with_kernel(|kernel| kernel.mounts()), layout.pods());
-    let theirs = mounts
-        .under(&directory)
-        .filter(|mount| mount.point.iter().any(|part| part.to_str().is_some_and(|part| pods.contains(part))));
-    theirs.filter_map(shown).collect()
 }
 
 /// A pod that is neither served nor told why not.
@@ -191,9 +181,9 @@ fn left_directories(machine: &Machine, scene: &Scene<'_>, layout: &Layout, pods:
     };
     let Ok(driver) = Name::new(keys::DRIVER) else { return Vec::new() };
     let staged: BTreeSet<PathBuf> = {
-        let mounted = mounted_for_living_pods(machine, scene.seen);
+        let mounted = scene.with_pods.get(node).into_iter().flatten();
         let wanted = living.iter().filter_map(|volume| handle_of(volume));
-        let handles: Vec<&str> = wanted.chain(mounted.iter().map(String::as_str)).collect();
+        let handles: Vec<&str> = wanted.chain(mounted.map(String::as_str)).collect();
         handles.into_iter().map(|handle| layout.staged(&driver, handle).directory().to_owned()).collect()
     };
     let by_driver = layout.staged_by(&driver);
@@ -212,7 +202,9 @@ fn left_attached(scene: &Scene<'_>, wanted: &Wanted) -> Vec<String> {
     for volume in scene.model.volumes() {
         let nodes: Vec<String> =
             scene.model.tamper(|state| state.published(&volume.id).map(|(node, _)| node.clone()).collect());
-        for node in nodes.iter().filter(|node| !wanted.here(node).contains(&volume.id)) {
+        let is_forgotten = |node: &&String| scene.forgotten.contains(&((*node).clone(), volume.id.clone()));
+        let unwanted = nodes.iter().filter(|node| !wanted.here(node).contains(&volume.id));
+        for node in unwanted.filter(|node| !is_forgotten(node)) {
             found.push(format!("left behind: {} is attached to {node}, and no pod there wants it", volume.id));
         }
     }

@@ -49,7 +49,7 @@ fn no_invariant_is_violated_every_fault_happens_and_a_seed_replays() {
 fn every_mutation_is_noticed_by_its_invariant() {
     for mutation in Mutation::ALL {
         let noticed = (0..100).find(|seed| {
-            let report = run(Seed(*seed), mutation).expect("a world can be made");
+            let report = run_with(Seed(*seed), mutation, mutation.needs()).expect("a world can be made");
             report.violations.iter().any(|violation| violation.starts_with(mutation.noticed_as()))
         });
         println!("{mutation:?} is noticed in the world of seed {noticed:?}");

@@ -11,6 +11,7 @@ use apiserver::store::{Scope, Start, Store, Watch, WatchEnd};
 use futures_util::future::select_all;
 use node::host::{Mount, Mounts};
 use node::layout::{Layout, Name};
+use tokio::time::Instant;
 
 use super::seen::{self, PodSeen, Seen};
 use crate::World;
@@ -21,7 +22,7 @@ use crate::storage::witness::{Truth, Witness, handle_of};
 /// Where agents keep everything.
 pub const ROOT: &str = "/var/lib/orlop";
 /// Where the model driver's volumes are on a machine.
-const DEVICES: &str = "/dev/sim";
+pub(super) const DEVICES: &str = "/dev/sim";
 
 /// Sees everything. Clones are the same.
 #[derive(Clone)]
@@ -52,6 +53,25 @@ struct Inner {
     broken: BTreeSet<(String, String)>,
     /// Volumes on machines that they were detached from, with proof that it was safe.
     excused: BTreeSet<(String, String)>,
+    /// Mounts of pods, also of those whose claim is gone: what is known of each.
+    of_pods: BTreeMap<Running, PodMount>,
+    /// When the agent of a machine last ended.
+    agent_ends: BTreeMap<String, Instant>,
+    /// Volumes, with the node's name, that a machine had when another one of that name took over the node's lease after it
+    /// had not been renewed for its whole time. The first machine may be cut off: nobody can make it let go.
+    inherited: BTreeSet<(String, String)>,
+    /// Whether a backup was restored.
+    was_restored: bool,
+    /// What the backend has attached, node and handle, although no object tells of it since a backup was restored.
+    forgotten: BTreeSet<(String, String)>,
+}
+
+/// What is known of a mount that is in a pod's directory.
+#[derive(Debug)]
+struct PodMount {
+    since: Instant,
+    /// Whether the pod's claim stood for the volume while it was mounted.
+    was_wanted: bool,
 }
 
 /// A pod's volume on a machine, in one of its lives.
@@ -80,6 +100,11 @@ impl Eyes {
             running: BTreeMap::new(),
             broken: BTreeSet::new(),
             excused: BTreeSet::new(),
+            of_pods: BTreeMap::new(),
+            agent_ends: BTreeMap::new(),
+            inherited: BTreeSet::new(),
+            was_restored: false,
+            forgotten: BTreeSet::new(),
         };
         Self { inner: Arc::new(Mutex::new(inner)), store, storage: storage.clone() }
     }
@@ -113,6 +138,50 @@ impl Eyes {
     /// The world breaks a volume on a machine: what becomes of its mounts there is nobody's fault.
     pub(super) fn breaks(&self, machine: &str, volume: &str) {
         self.lock().broken.insert((machine.to_owned(), volume.to_owned()));
+    }
+
+    /// The agent of a machine ended: the next one does not know what pods were told.
+    pub(super) fn agent_ended(&self, body: &str) {
+        self.lock().agent_ends.insert(body.to_owned(), Instant::now());
+    }
+
+    /// The backend takes a volume from a node by itself.
+    pub(super) fn takes_away(&self, node: &str, volume: &str) {
+        self.lock().inherited.insert((node.to_owned(), volume.to_owned()));
+    }
+
+    /// An older backup of attachments and nodes was restored.
+    pub(super) fn restored(&self) {
+        self.lock().was_restored = true;
+    }
+
+    /// What the backend has attached, node and handle, and no object tells of since a backup was restored.
+    pub(super) fn forgotten(&self) -> BTreeSet<(String, String)> {
+        self.lock().forgotten.clone()
+    }
+
+    /// By machine: handles that are mounted in the directories of pods which live there, and that these pods may work with
+    /// although their claims have gone or name other volumes by now. Such a volume stays until the pod ends.
+    ///
+    /// A pod may work with what was mounted while its claim stood for it, and with what an earlier agent left. Where caches
+    /// may be stale (`is_lenient`), an agent may have believed that the claim stands.
+    pub(super) fn with_living_pods(
+        &self,
+        machines: &[Machine],
+        is_lenient: bool,
+    ) -> BTreeMap<String, BTreeSet<String>> {
+        self.judge();
+        let inner = self.lock();
+        let mut kept: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (mount, known) in &inner.of_pods {
+            let Some(machine) = machines.iter().find(|machine| machine.body() == mount.machine) else { continue };
+            let lives = |pod: &&PodSeen| pod.uid == mount.pod && pod.node == machine.name() && !pod.leaving;
+            let left_by_another = inner.agent_ends.get(&mount.machine).is_some_and(|end| *end >= known.since);
+            if inner.seen.pods.values().any(|pod| lives(&pod)) && (is_lenient || known.was_wanted || left_by_another) {
+                kept.entry(machine.name().to_owned()).or_default().insert(mount.volume.clone());
+            }
+        }
+        kept
     }
 
     /// Something about what is stored, as of now.
@@ -205,11 +274,45 @@ impl Inner {
         }
         self.learn(truth);
         let scenes: Vec<Scene> = self.machines.iter().filter_map(Scene::of).collect();
+        let mut held: BTreeSet<(String, String)> = BTreeSet::new();
         for scene in &scenes {
-            found.extend(self.machine(scene, truth));
+            held.extend(scene.held.iter().map(|volume| (scene.name.clone(), volume.clone())));
         }
+        self.inherit(&held);
+        for scene in &scenes {
+            found.extend(self.machine(scene, &held, truth));
+        }
+        let runs = |node: &str| scenes.iter().any(|scene| scene.name == node);
+        let is_over = |pair: &(String, String)| runs(&pair.0) && !held.contains(pair);
+        self.excused.retain(|pair| !is_over(pair));
+        self.broken.retain(|pair| !is_over(pair));
+        self.inherited.retain(|pair| !is_over(pair));
+        self.forget_attached();
         found.extend(self.two_nodes(&scenes));
         found
+    }
+
+    /// Once a backup was restored, nothing but the backend may know that a volume is attached somewhere.
+    fn forget_attached(&mut self) {
+        if !self.was_restored {
+            return;
+        }
+        let objects = self.seen.attachments.values();
+        let told = objects.filter_map(|object| {
+            let unique = lifecycle::attach::published(object);
+            let handle =
+                unique.as_deref().and_then(lifecycle::attach::parse_unique).map(|(_, handle)| handle.to_owned());
+            let by_name = object.volume.as_deref();
+            let named = || self.names.iter().find(|(_, names)| by_name.is_some_and(|name| names.contains(name)));
+            Some((object.node.to_string(), handle.or_else(|| named().map(|(handle, _)| handle.clone()))?))
+        });
+        let told: BTreeSet<(String, String)> = told.collect();
+        let attached: Vec<(String, String)> = self.model.tamper(|state| {
+            let volumes: Vec<String> = state.volumes().map(|volume| volume.id.clone()).collect();
+            let pairs = volumes.iter().flat_map(|id| state.published(id).map(|(node, _)| (node.clone(), id.clone())));
+            pairs.collect()
+        });
+        self.forgotten = attached.into_iter().filter(|pair| !told.contains(pair)).collect();
     }
 
     fn learn(&mut self, truth: &Truth) {
@@ -223,22 +326,32 @@ impl Inner {
         }
     }
 
+    /// Another machine looks after a node: what the first one has stays there.
+    fn inherit(&mut self, held: &BTreeSet<(String, String)>) {
+        let taken_over = self.seen.take_overs();
+        self.inherited.extend(held.iter().filter(|(node, _)| taken_over.contains(node)).cloned());
+    }
+
     /// Everything that is wrong on one machine.
-    fn machine(&mut self, scene: &Scene, truth: &Truth) -> Vec<String> {
+    fn machine(&mut self, scene: &Scene, all: &BTreeSet<(String, String)>, truth: &Truth) -> Vec<String> {
         let mut found = Vec::new();
         let Scene { name, mounts, held, .. } = scene;
-        found.extend(self.unattached(name, held));
+        found.extend(self.unattached(name, held, all));
         if self.model.habits().staging == Staging::Required {
             found.extend(unstaged(name, mounts));
         }
         found.extend(self.vanished(scene, truth));
-        self.excused.retain(|(node, volume)| node != name || held.contains(volume));
-        self.broken.retain(|(node, volume)| node != name || held.contains(volume));
+        for (volume, writes) in self.model.unwritten(&scene.body, scene.boot, held) {
+            let body = &scene.body;
+            found.push(format!(
+                "lost writes: {body} let go of {volume}, {writes} writes are not on its disk and nobody is told"
+            ));
+        }
         found
     }
 
     /// Staged implies attached, or nothing staged is detached (controllers 19 I14, node 20).
-    fn unattached(&mut self, node: &str, held: &BTreeSet<String>) -> Vec<String> {
+    fn unattached(&mut self, node: &str, held: &BTreeSet<String>, all: &BTreeSet<(String, String)>) -> Vec<String> {
         if self.model.habits().attach == Attach::Not {
             return Vec::new();
         }
@@ -250,7 +363,7 @@ impl Inner {
                 continue;
             }
             let name = self.names.get(volume).cloned().unwrap_or_default();
-            if self.excused.contains(&pair) {
+            if self.excused.contains(&pair) || self.inherited.contains(&pair) {
                 continue;
             }
             match self.seen.is_fenced(node) || name.iter().any(|name| self.seen.is_excused(name, node)) {
@@ -258,7 +371,8 @@ impl Inner {
                 false => found.push(format!("detached while staged: {node} has {volume}, which is not attached to it")),
             }
         }
-        let names: Vec<_> = self.names.iter().filter(|(handle, _)| !held.contains(*handle)).collect();
+        let is_held = |handle: &String| all.contains(&(node.to_owned(), handle.clone()));
+        let names: Vec<_> = self.names.iter().filter(|(handle, _)| !is_held(handle)).collect();
         for (handle, names) in names {
             if !self.model.tamper(|state| state.is_published(handle, node)) {
                 names.iter().for_each(|name| self.seen.ended(name, node));
@@ -274,15 +388,23 @@ impl Inner {
             return Vec::new();
         }
         let scenes = self.machines.iter().filter_map(Scene::of).filter(|scene| scene.held.contains(volume));
-        let held = scenes.filter(|scene| !self.excused.contains(&(scene.name.clone(), volume.to_owned())));
+        let held = scenes.filter(|scene| {
+            let pair = (scene.name.clone(), volume.to_owned());
+            !self.excused.contains(&pair) && !self.inherited.contains(&pair)
+        });
         held.map(|scene| format!("deleted while staged: DeleteVolume {volume}, and {} has it", scene.body)).collect()
     }
 
     /// A running pod's mount never disappears.
     fn vanished(&mut self, scene: &Scene, truth: &Truth) -> Vec<String> {
-        let Scene { name: machine, boot, mounts, .. } = scene;
-        let there = |path: &Path, volume: &str| mounts.at(path).and_then(shown).is_some_and(|shown| shown == volume);
-        let pods: Vec<_> = self.seen.pods.values().filter(|pod| pod.node == *machine && !pod.leaving).collect();
+        // Two machines may have one name.
+        let Scene { name, body: machine, boot, mounts, .. } = scene;
+        // What lies over the mount is nobody's fault.
+        let there = |path: &Path, volume: &str| {
+            let mut layers = mounts.0.iter().filter(|mount| mount.point == path);
+            layers.any(|mount| shown(mount).is_some_and(|shown| shown == volume))
+        };
+        let pods: Vec<_> = self.seen.pods.values().filter(|pod| pod.node == *name && !pod.leaving).collect();
         let mut wanted = BTreeMap::new();
         for pod in pods {
             for volume in volumes(pod, truth) {
@@ -292,6 +414,7 @@ impl Inner {
                 wanted.insert(running, (path, pod.ready.as_ref().is_some_and(|ready| ready.yes)));
             }
         }
+        self.look_at_pod_mounts(scene, &wanted);
         let broken = |running: &Running| self.broken.contains(&(running.machine.clone(), running.volume.clone()));
         self.running
             .retain(|running, _| running.machine != *machine || (wanted.contains_key(running) && !broken(running)));
@@ -310,6 +433,25 @@ impl Inner {
         found
     }
 
+    /// Remembers what is mounted in the directories of pods.
+    fn look_at_pod_mounts(&mut self, scene: &Scene, wanted: &BTreeMap<Running, (PathBuf, bool)>) {
+        let pods: BTreeMap<&str, &Uid> = self.seen.pods.values().map(|pod| (pod.uid.as_str(), &pod.uid)).collect();
+        let mut now: BTreeMap<Running, bool> = BTreeMap::new();
+        for mount in scene.mounts.under(Path::new(ROOT)) {
+            let pod = mount.point.iter().find_map(|part| pods.get(part.to_str()?).copied());
+            if let (Some(pod), Some(volume)) = (pod, shown(mount)) {
+                let at = Running { machine: scene.body.clone(), boot: scene.boot, pod: pod.clone(), volume };
+                let is_wanted = wanted.contains_key(&at);
+                now.insert(at, is_wanted);
+            }
+        }
+        self.of_pods.retain(|at, _| at.machine != scene.body || now.contains_key(at));
+        for (at, is_wanted) in now {
+            let fresh = || PodMount { since: Instant::now(), was_wanted: false };
+            self.of_pods.entry(at).or_insert_with(fresh).was_wanted |= is_wanted;
+        }
+    }
+
     /// Never two nodes for a volume of one node, in the backend or on machines, without proof that one is fenced.
     fn two_nodes(&self, scenes: &[Scene]) -> Vec<String> {
         if self.model.habits().attach == Attach::Not {
@@ -319,11 +461,15 @@ impl Inner {
         for (volume, _) in self.single.iter().filter(|(_, single)| **single) {
             let published: BTreeSet<String> =
                 self.model.tamper(|state| state.published(volume).map(|(node, _)| node.clone()).collect());
-            let is_excused = |node: &str| self.excused.contains(&(node.to_owned(), volume.clone()));
+            let is_excused = |node: &str| {
+                let pair = (node.to_owned(), volume.clone());
+                self.excused.contains(&pair) || self.inherited.contains(&pair)
+            };
             let holding: Vec<&Scene> = scenes.iter().filter(|scene| scene.held.contains(volume)).collect();
             // The backend knows names, and several machines may have one.
             let unseen = published.into_iter().filter(|node| !holding.iter().any(|scene| scene.name == *node));
-            let unseen = unseen.filter(|node| !is_excused(node));
+            let is_forgotten = |node: &String| self.forgotten.contains(&(node.clone(), volume.clone()));
+            let unseen = unseen.filter(|node| !is_excused(node) && !is_forgotten(node));
             let seen = holding.iter().filter(|scene| !is_excused(&scene.name)).map(|scene| scene.body.clone());
             let nodes: BTreeSet<String> = seen.chain(unseen).collect();
             if nodes.len() > 1 {

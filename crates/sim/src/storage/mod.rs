@@ -9,6 +9,7 @@
 //! | no DeleteVolume for a handle that a claim has, that is to be retained or that is attached, by any object's name | `handles`, at every call |
 //! | no intent that nothing will end | `settled`, at the end |
 //! | no volume of the driver without a PersistentVolume or an intent | `settled`, at the end |
+//! | nothing in the driver's `.tmp` and `.trash` that is in no list | at the end |
 //! | every claim is bound or explained, every volume is where it should be | `settled`, at the end |
 //! | no write storm | here: the world falls silent, and no object was written too often |
 //!
@@ -143,6 +144,7 @@ async fn live(world: World, mutation: Mutation) -> Report {
     let model = Model::new(&world, layout.habits.clone(), State::new(zones, layout.room));
     let onlooker = Arc::new(witness.clone());
     model.watched_by(&onlooker);
+    model.set_flaw(mutation.of_driver());
     let world = Arc::new(world);
     let mut user = User::new(&world, world.component("user", Fair), &witness);
     user.set_up().await;
@@ -165,14 +167,14 @@ async fn live(world: World, mutation: Mutation) -> Report {
         () = scheduler.run() => {}
         () = cast.play() => {}
         () = model.live_then_rest() => {}
+        () = model.lose_pool(world.random("pool")) => {}
         () = mutation.play(&world, &witness, &model) => {}
         () = Box::pin(administrator.live()) => {}
         () = clocks.live(world.random("clocks")) => {}
         () = story => {}
     }
-    for found in judge(&witness.truth(), &model.volumes(), layout.company) {
-        witness.accuse(found);
-    }
+    let found = judge(&witness.truth(), &model.volumes(), layout.company);
+    found.into_iter().chain(model.unlisted()).for_each(|found| witness.accuse(found));
     let most = most_written(&witness);
     let tally = tally(&witness, &model, cast.crashes(), most);
     let (seed, journal) = (world.seed(), world.journal().lines());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::witness::{Truth, Witness, handle_of};
-use crate::driver::Model;
+use crate::driver::{DriverFlaw, Model};
 use crate::faults::Fair;
 use crate::{Process, Random, World, keys};
 
@@ -46,29 +46,46 @@ pub enum Mutation {
     NoProtection,
     /// Somebody writes the same things again and again.
     Storm,
+    /// The driver takes a missing pool for an empty one.
+    EmptyPool,
+    /// The driver never clears its `.tmp` and `.trash`.
+    KeepLeftovers,
 }
 
 impl Mutation {
-    /// All that are wrong and noticed soon; attachments by hand are too rare for [`Mutation::DeleteAttached`].
-    pub const ALL: [Self; 11] = [
+    /// All that are wrong.
+    pub const ALL: [Self; 14] = [
         Self::ForgetIntents,
         Self::TwoOwners,
         Self::HandOn,
         Self::DeleteLive,
         Self::DeleteRetained,
+        Self::DeleteAttached,
         Self::DeleteHandedOver,
         Self::LeaveIntent,
         Self::Hollow,
         Self::NoBinder,
         Self::NoProtection,
         Self::Storm,
+        Self::EmptyPool,
+        Self::KeepLeftovers,
     ];
+
+    /// The driver's part in it.
+    pub(super) fn of_driver(self) -> DriverFlaw {
+        match self {
+            Self::EmptyPool => DriverFlaw::EmptyPool,
+            Self::KeepLeftovers => DriverFlaw::KeepLeftovers,
+            _ => DriverFlaw::None,
+        }
+    }
 
     /// How the violation begins that it leads to.
     pub fn noticed_as(self) -> &'static str {
         match self {
             Self::None => "",
-            Self::ForgetIntents => "leaked",
+            Self::ForgetIntents | Self::EmptyPool => "leaked",
+            Self::KeepLeftovers => "left in .t",
             Self::TwoOwners => "two owners",
             Self::HandOn => "handed on",
             Self::DeleteLive => "deleted while in use",
@@ -91,7 +108,12 @@ impl Mutation {
         let mut rogue = Rogue { client: context.client, witness: witness.clone(), random, driver };
         let connected = rogue.driver.clone();
         match self {
-            Self::None | Self::ForgetIntents | Self::NoBinder | Self::NoProtection => std::future::pending().await,
+            Self::None
+            | Self::ForgetIntents
+            | Self::NoBinder
+            | Self::NoProtection
+            | Self::EmptyPool
+            | Self::KeepLeftovers => std::future::pending().await,
             Self::Hollow => loop {
                 sleep(Duration::from_secs(20)).await;
                 let held =
