@@ -219,6 +219,8 @@ pub struct Pod {
     pub phase: PodPhase,
     /// Whether a container of it runs, as its status says.
     pub running: bool,
+    /// Whether its condition Ready is True.
+    pub ready: bool,
     pub volumes: Box<[PodVolume]>,
     pub scheduler: Word,
     /// Absent when the pod asks for nothing.
@@ -308,6 +310,9 @@ pub struct Toleration {
     pub operator: Option<Box<str>>,
     pub value: Option<Box<str>>,
     pub effect: Option<Box<str>>,
+    /// How long a taint that evicts is tolerated; for ever if absent.
+    #[serde(rename = "tolerationSeconds")]
+    pub seconds: Option<i64>,
 }
 
 impl Pod {
@@ -492,6 +497,10 @@ impl WirePodStatus {
         all.any(|container| container.state.running.is_some())
     }
 
+    fn ready(&self) -> bool {
+        self.conditions.iter().any(|condition| &*condition.kind == "Ready" && &*condition.status == "True")
+    }
+
     fn unschedulable(self) -> Option<Box<str>> {
         let said = |condition: &WirePodCondition| &*condition.kind == "PodScheduled" && &*condition.status == "False";
         self.conditions.into_iter().find(said).map(|condition| condition.message.unwrap_or_default())
@@ -542,6 +551,7 @@ impl From<WirePod> for Pod {
             node: spec.node_name,
             phase: status.phase.unwrap_or_default(),
             running: status.running(),
+            ready: status.ready(),
             volumes: spec.volumes.into_iter().filter_map(WireVolume::read).collect(),
             scheduler: spec.scheduler_name.unwrap_or_else(Word::empty),
             placement: (placement != Placement::default()).then(|| Box::new(placement)),

@@ -10,6 +10,7 @@
 //! | [`protect`] | what is in use does not go away |
 //! | [`ephemeral`] | claims that are made for a pod |
 //! | [`attach`] | volumes go to the nodes of their pods, and leave them |
+//! | [`node_lifecycle`] | machines that are not heard of any more, and what they had |
 //!
 //! # Invariants
 //! 1. A pass over one object does one write at a time, feeds the answer into the cache, and decides again.
@@ -24,6 +25,7 @@ pub mod capacity;
 pub mod ephemeral;
 mod handles;
 mod index;
+pub mod node_lifecycle;
 pub mod protect;
 pub mod provision;
 pub mod schedule;

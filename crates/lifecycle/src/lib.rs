@@ -13,6 +13,7 @@ pub mod explain;
 pub mod measured;
 pub mod migration;
 pub mod node;
+pub mod node_lifecycle;
 pub mod orphans;
 pub mod outcome;
 pub mod protect;

@@ -9,6 +9,7 @@ use control::Context;
 use control::attach::{self, Attachments};
 use control::bind::{self, Binder, plugins};
 use control::ephemeral::{self, Ephemeral};
+use control::node_lifecycle::{self, MachineDriver, NodeLifecycle};
 use control::protect::{self, Protector};
 use runtime::Stop;
 use runtime::args::{KubeArgs, LeaderArgs, ServeArgs, parse_duration};
@@ -40,7 +41,9 @@ pub(crate) struct Args {
 pub(crate) struct WorkArgs {
     /// Controllers to run: `*` is all, NAME adds one, -NAME leaves one out. Names are kube-controller-manager's:
     /// persistentvolume-binder-controller, persistentvolumeclaim-protection-controller (which also protects volumes and
-    /// attributes classes), ephemeral-volume-controller and persistentvolume-attach-detach-controller.
+    /// attributes classes), ephemeral-volume-controller and persistentvolume-attach-detach-controller. Not part of `*` is
+    /// node-lifecycle-controller, which finds lost nodes and evicts their pods: name it only where no
+    /// kube-controller-manager does that, such as beside `orlop api`.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
     /// Ask provisioners for volumes when none fits.
@@ -78,8 +81,21 @@ pub(crate) struct WorkArgs {
     /// Pods whose claims are made at once.
     #[arg(long, value_name = "N", default_value_t = 5)]
     concurrent_ephemeralvolume_syncs: usize,
+    /// How long a node's lease may stay unchanged until node-lifecycle-controller calls the node lost; at least 15s, since
+    /// agents renew it every 10 s.
+    #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = parse_grace)]
+    node_monitor_grace_period: Duration,
     #[command(flatten)]
     attach: AttachArgs,
+}
+
+/// A time after which a node may be called lost: an agent that works renews its lease well within it.
+pub(crate) fn parse_grace(text: &str) -> Result<Duration, String> {
+    let grace = parse_duration(text).map_err(|error| error.to_string())?;
+    match grace >= Duration::from_secs(15) {
+        true => Ok(grace),
+        false => Err("at least 15s: agents renew their leases every 10 s".to_owned()),
+    }
 }
 
 /// How volumes are attached and detached.
@@ -157,7 +173,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 async fn start(args: Args) -> anyhow::Result<()> {
     args.work.attach.tell_what_does_nothing();
     let process = Process::connect(&args.kube, "orlop-controllers").await?;
-    let controllers = Controllers::new(&process.context, &args.work)?;
+    let controllers = Controllers::new(&process.context, &args.work, None)?;
     let lead = Lead::by(&args.leader, LOCK);
     process.run(&args.serve, lead, |stop| controllers.run(stop)).await
 }
@@ -169,6 +185,7 @@ pub(crate) struct Controllers {
     protector: Option<Protector>,
     ephemeral: Option<Ephemeral>,
     attachments: Option<Attachments>,
+    node_lifecycle: Option<NodeLifecycle>,
 }
 
 /// The names that `--controllers` knows, with kube-controller-manager's older ones.
@@ -176,9 +193,12 @@ const BINDER: [&str; 2] = ["persistentvolume-binder-controller", "persistentvolu
 const PROTECTOR: [&str; 2] = ["persistentvolumeclaim-protection-controller", "pvc-protection"];
 const EPHEMERAL: [&str; 2] = ["ephemeral-volume-controller", "ephemeral-volume"];
 const ATTACHMENTS: [&str; 2] = ["persistentvolume-attach-detach-controller", "attachdetach"];
+/// It also does what taint-eviction-controller and pod-garbage-collector-controller do for lost nodes.
+pub(crate) const NODE_LIFECYCLE: [&str; 2] = ["node-lifecycle-controller", "nodelifecycle"];
 
 impl Controllers {
-    pub(crate) fn new(context: &Context, args: &WorkArgs) -> anyhow::Result<Self> {
+    /// `driver` runs on every machine; its volumes are forgotten with machines that are taken out.
+    pub(crate) fn new(context: &Context, args: &WorkArgs, driver: Option<MachineDriver>) -> anyhow::Result<Self> {
         args.check()?;
         let binder = bind::Options {
             workers: args.concurrent_binder_syncs,
@@ -189,11 +209,17 @@ impl Controllers {
         };
         let ephemeral = ephemeral::Options { workers: args.concurrent_ephemeralvolume_syncs };
         let attach = args.attach.options()?;
+        let nodes = node_lifecycle::Options {
+            grace: args.node_monitor_grace_period,
+            driver,
+            ..node_lifecycle::Options::default()
+        };
         Ok(Self {
             binder: args.wants(BINDER).then(|| Binder::new(context, binder)),
             protector: args.wants(PROTECTOR).then(|| Protector::new(context, protect::Options::default())),
             ephemeral: args.wants(EPHEMERAL).then(|| Ephemeral::new(context, ephemeral)),
             attachments: args.wants(ATTACHMENTS).then(|| Attachments::new(context, attach)),
+            node_lifecycle: args.names(NODE_LIFECYCLE).then(|| NodeLifecycle::new(context, &nodes)),
         })
     }
 
@@ -219,7 +245,12 @@ impl Controllers {
                 attachments.run(&stop).await;
             }
         };
-        tokio::join!(binder, protector, ephemeral, attachments);
+        let node_lifecycle = async {
+            if let Some(node_lifecycle) = &self.node_lifecycle {
+                node_lifecycle.run(&stop).await;
+            }
+        };
+        tokio::join!(binder, protector, ephemeral, attachments, node_lifecycle);
     }
 }
 
@@ -233,7 +264,7 @@ fn read_template(file: &Path) -> anyhow::Result<plugins::Template> {
 impl WorkArgs {
     /// Everything that can be wrong with these flags, before anything is connected.
     fn check(&self) -> anyhow::Result<()> {
-        let known = [BINDER, PROTECTOR, EPHEMERAL, ATTACHMENTS].concat();
+        let known = [BINDER, PROTECTOR, EPHEMERAL, ATTACHMENTS, NODE_LIFECYCLE].concat();
         let wrong = |name: &&String| *name != "*" && !known.contains(&name.trim_start_matches('-'));
         if let Some(name) = self.controllers.iter().find(wrong) {
             let meant = usage::nearest(name.trim_start_matches('-'), &known);
@@ -275,8 +306,12 @@ impl WorkArgs {
     fn wants(&self, names: [&str; 2]) -> bool {
         let given = |name: &str| self.controllers.iter().any(|given| given == name);
         let left_out = names.iter().any(|name| given(&format!("-{name}")));
-        let named = names.iter().any(|name| given(name));
-        named || (given("*") && !left_out)
+        self.names(names) || (given("*") && !left_out)
+    }
+
+    /// Whether one of these is named; the star is not enough.
+    fn names(&self, names: [&str; 2]) -> bool {
+        self.controllers.iter().any(|given| names.contains(&given.as_str()))
     }
 }
 
@@ -304,6 +339,17 @@ mod tests {
         assert_eq!(minute.resync, Some(Duration::from_secs(60)));
         let error = attach(&["--attach-detach-reconcile-sync-period=500ms"]).unwrap_err().to_string();
         assert!(error.contains("at least 1s"), "{error}");
+    }
+
+    #[test]
+    fn lost_nodes_are_looked_for_only_where_that_is_named() {
+        let names = |flags: &[&str]| process::flags::<WorkArgs>(flags).unwrap().names(NODE_LIFECYCLE);
+        assert!(!names(&[]) && !names(&["--controllers=*,-node-lifecycle-controller"]));
+        assert!(names(&["--controllers=*,node-lifecycle-controller"]) && names(&["--controllers=nodelifecycle"]));
+        let args: WorkArgs = process::flags(&["--controllers=*,node-lifecycle-controller"]).unwrap();
+        assert!(args.check().is_ok() && args.node_monitor_grace_period == Duration::from_secs(50));
+        let short = process::flags::<WorkArgs>(&["--node-monitor-grace-period=9s"]).unwrap_err();
+        assert!(format!("{short:#}").contains("renew their leases every 10 s"), "{short:#}");
     }
 
     #[test]

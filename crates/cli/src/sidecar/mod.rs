@@ -127,7 +127,7 @@ impl Parts {
         };
         let attacher = roles.contains(&Role::Attacher).then(|| Attacher::new(context, driver, facts, args.attaching()));
         let controllers = match args.work.with_controllers {
-            true => Some(Controllers::new(context, &process::flags(&[])?)?),
+            true => Some(Controllers::new(context, &process::flags(&[])?, None)?),
             false => None,
         };
         Ok(Self { provisioner, attacher, controllers })

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use driver_sdk::csi::Endpoint;
 use runtime::lease;
@@ -75,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) company: Company,
     /// Where metrics and health are told.
     pub(crate) http: Option<SocketAddr>,
+    /// How long a machine may be silent on the embedded API until it is called lost.
+    pub(crate) node_grace: Duration,
 }
 
 impl Plan {
@@ -107,7 +110,8 @@ mod tests {
         let place = Place { data: PathBuf::from(data), listen: ([127, 0, 0, 1], 0).into() };
         let roles = Role::usual(&cluster);
         let (others, machines, company) = (Vec::new(), None, Company::Alone);
-        Plan { place, cluster, local: Local::Run, others, roles, machines, company, http: None }
+        let node_grace = Duration::from_secs(50);
+        Plan { place, cluster, local: Local::Run, others, roles, machines, company, http: None, node_grace }
     }
 
     fn elsewhere() -> Cluster {

@@ -5,7 +5,9 @@ use ::node::registry::machine::ApiPlace;
 use anyhow::bail;
 use control::Context;
 use control::handoff::Handoff;
+use control::node_lifecycle::MachineDriver;
 use control::schedule::Scheduler;
+use driver_local::keys::{DRIVER_NAME, topology_key};
 use driver_sdk::csi::Endpoint;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
@@ -99,7 +101,7 @@ impl Work {
             besides.push(opened?);
         }
         let controllers = match plan.has(Role::Controllers) {
-            true => Some((Controllers::new(context, &process::flags(&[])?)?, plan.lead(controllers::LOCK))),
+            true => Some((controllers(context, plan)?, plan.lead(controllers::LOCK))),
             false => None,
         };
         let scheduler = match plan.has(Role::Scheduler) {
@@ -145,6 +147,23 @@ impl Work {
             mounting.boxed(),
             welcoming.boxed(),
         );
+    }
+}
+
+/// On our own API nobody else looks for lost machines. A cluster that exists has kube-controller-manager for that.
+fn controllers(context: &Context, plan: &Plan) -> anyhow::Result<Controllers> {
+    let names = format!("--controllers=*,{}", controllers::NODE_LIFECYCLE[0]);
+    let grace = format!("--node-monitor-grace-period={}ms", plan.node_grace.as_millis());
+    match &plan.cluster {
+        Cluster::Embedded => {
+            let driver = MachineDriver {
+                name: DRIVER_NAME.to_owned(),
+                topology_key: topology_key(DRIVER_NAME),
+                server: super::node_name(),
+            };
+            Controllers::new(context, &process::flags(&[names.as_str(), &grace])?, Some(driver))
+        }
+        Cluster::Existing { .. } => Controllers::new(context, &process::flags(&[])?, None),
     }
 }
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{ArgAction, ArgMatches};
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::output;
 use crate::config::{self, Effective};
+use crate::controllers::parse_grace;
 use crate::join::{self, Company};
 use crate::page;
 use crate::process::{self, LogArgs};
@@ -39,6 +41,10 @@ pub(crate) struct Args {
     /// then makes the tokens that they need.
     #[arg(long, value_name = "ADDRESS")]
     serve_machines: Option<join::Listen>,
+    /// How long a machine may not renew its lease until it is called lost (NotReady) and its pods are evicted, each when it no
+    /// longer tolerates that; at least 15s.
+    #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = parse_grace)]
+    node_monitor_grace_period: Duration,
     /// Name of the local driver's class, which is made if it does not exist; empty makes none. On the embedded API it is the
     /// default class; on an existing cluster it is not, and volumes are made where a pod needs them.
     #[arg(long, value_name = "NAME", default_value = "local")]

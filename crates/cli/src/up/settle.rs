@@ -76,6 +76,10 @@ impl Args {
                 "machines join an embedded API, and an existing cluster has its own way; drop this, or --kubeconfig";
             wrong("serve-machines", text.to_owned());
         }
+        if given("node-monitor-grace-period") && self.kubeconfig.is_some() {
+            let text = "an existing cluster finds its lost nodes by itself; drop this, or --kubeconfig";
+            wrong("node-monitor-grace-period", text.to_owned());
+        }
         if self.context.is_some() && self.kubeconfig.is_none() {
             wrong("context", "this is a context of a kubeconfig; give --kubeconfig, too".to_owned());
         }
@@ -133,6 +137,7 @@ impl Args {
             machines: self.serve_machines,
             company: Company::Alone,
             http: self.http_endpoint,
+            node_grace: self.node_monitor_grace_period,
         })
     }
 }
@@ -154,6 +159,8 @@ mod tests {
         assert_eq!(keys(&["--kubeconfig=k", "--context=c"]), [""; 0]);
         assert_eq!(keys(&["--kubeconfig=k", "--listen=127.0.0.1:0"]), ["listen"]);
         assert_eq!(keys(&["--kubeconfig=k", "--serve-machines=10.0.0.1:6444"]), ["serve-machines"]);
+        let grace = ["--kubeconfig=k", "--node-monitor-grace-period=1m"];
+        assert_eq!(keys(&grace), ["node-monitor-grace-period"]);
         assert_eq!(keys(&["--context=c"]), ["context"]);
         assert_eq!(keys(&["--driver=unix:///a", "--driver=/a"]), ["driver"]);
         assert_eq!(keys(&["--local-driver=false", "--class=fast"]), ["class"]);

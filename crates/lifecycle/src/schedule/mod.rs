@@ -38,6 +38,7 @@ mod tests;
 pub use book::{Assignment, Book, Means, Stage, Step};
 pub use capacity::Ledger;
 pub use cluster::Cluster;
+pub(crate) use node::tolerates;
 pub use refusal::Refusal;
 pub use wants::Unready;
 

@@ -31,7 +31,7 @@ fn tolerated(held: &NodeTaint, tolerations: &[Toleration]) -> bool {
 }
 
 /// An operator this program does not know tolerates nothing.
-fn tolerates(toleration: &Toleration, held: &NodeTaint) -> bool {
+pub(crate) fn tolerates(toleration: &Toleration, held: &NodeTaint) -> bool {
     let given = |text: &Option<Box<str>>| text.as_deref().unwrap_or_default().to_owned();
     let (key, effect) = (given(&toleration.key), given(&toleration.effect));
     if !(effect.is_empty() || held.effect == *effect) || !(key.is_empty() || held.key == *key) {
