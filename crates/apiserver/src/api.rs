@@ -9,7 +9,7 @@ use crate::bootstrap::{BootstrapError, bootstrap};
 use crate::catalog::Catalog;
 use crate::controllers;
 use crate::discovery::SwaggerCache;
-use crate::http::{Beside, Flow, Gate, Service, Shared};
+use crate::http::{Beside, Flow, Gate, JoinAttempts, Service, Shared};
 use crate::rights::Rights;
 use crate::sources::{Clock, Entropy};
 use crate::store::{CommitError, Options, Store};
@@ -78,6 +78,7 @@ impl Api {
                 swagger: SwaggerCache::default(),
                 metrics: Arc::default(),
                 machines: std::sync::OnceLock::new(),
+                attempts: JoinAttempts::default(),
                 beside: std::sync::OnceLock::new(),
             }),
         })

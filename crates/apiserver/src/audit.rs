@@ -88,6 +88,23 @@ pub(crate) struct Seen {
     pub(crate) allowed: Option<String>,
     /// Whether it was kept out.
     pub(crate) forbidden: bool,
+    pub(crate) notes: AuditNotes,
+}
+
+/// Annotations that a request gets while it is worked on. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AuditNotes(Arc<Mutex<Vec<(&'static str, String)>>>);
+
+impl AuditNotes {
+    pub(crate) fn add(&self, key: &'static str, value: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((key, value.to_owned()));
+    }
+
+    fn write_to(&self, event: &mut Value) {
+        for (key, value) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            event["annotations"][*key] = value.as_str().into();
+        }
+    }
 }
 
 /// A request and its answer, for one line.
@@ -143,6 +160,7 @@ impl Entry<'_> {
             event["annotations"] =
                 json!({"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": reason});
         }
+        seen.notes.write_to(&mut event);
         event
     }
 }

@@ -25,7 +25,11 @@ pub const JOIN_TOKEN: &str = "orlop.dev/join-token";
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// On a Node: the hash of the key of the machine that joined under its name. Of a user: the hash of the key that such a
 /// machine has.
-pub(crate) const MACHINE_KEY: &str = "orlop.dev/machine-key";
+pub const MACHINE_KEY: &str = "orlop.dev/machine-key";
+/// The driver of machines that join, of which each has its own.
+pub const MACHINE_DRIVER: &str = "local.csi.orlop.dev";
+/// The topology of that driver: the name of the one node from which a volume can be reached.
+pub const MACHINE_TOPOLOGY: &str = "topology.local.csi.orlop.dev/node";
 pub(crate) const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 pub(crate) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 pub(crate) const NATIVE_PART: &str = "kubernetes.io/";
@@ -37,6 +41,8 @@ pub(crate) const OS: &str = "kubernetes.io/os";
 pub(crate) const PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
 pub(crate) const PV_PROTECTION: &str = "kubernetes.io/pv-protection";
 pub(crate) const REGION: &str = "topology.kubernetes.io/region";
+/// On a ConfigMap that notes the key of a machine that is let in no more.
+pub(crate) const REVOKED_KEY: &str = "orlop.dev/revoked-key";
 pub(crate) const SECRET_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 pub(crate) const SECRET_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 pub(crate) const SECRET_BASIC_AUTH: &str = "kubernetes.io/basic-auth";

@@ -1,13 +1,17 @@
 //! What the provisioner and the attacher of a machine that joined may write: what is about volumes of that machine, and
 //! nothing else. Their role says which kinds and verbs; this says which objects, and which fields of them.
 //!
-//! A volume is a machine's own if it can be reached from there and from nowhere else.
+//! A volume is a machine's own if it is of the local driver, and can be reached from there and from nowhere else. It names no
+//! Secret: a node may read those of the volumes of its pods, and would choose itself which. And it is made of something that
+//! no other volume is made of: the end of one would be the end of the other.
 
 use api::intents;
 use api::keys::{annotation, finalizer, label};
 use serde_json::Value;
 
+use super::references::names_secret;
 use super::{Lookup, Operation, Request};
+use crate::keys::{MACHINE_DRIVER, MACHINE_TOPOLOGY};
 use crate::kinds::read::{self, list, pairs, text, texts, unchanged};
 use crate::status::ApiError;
 
@@ -50,11 +54,18 @@ impl Asked<'_> {
 
     fn volume(&self, lookup: &dyn Lookup) -> Result<(), ApiError> {
         if !self.versions().all(|volume| is_only_on(volume, self.machine)) {
-            return self.refused("write volumes that can be reached from it and from nowhere else");
+            let why = "write volumes of its own local driver that can be reached from it and from nowhere else";
+            return self.refused(why);
         }
         match (self.request.operation, self.request.old, self.object) {
+            (Operation::Create, _, Some(volume)) if names_secret(volume) => {
+                self.refused("make volumes that name no secrets")
+            }
             (Operation::Create, _, Some(volume)) if !is_asked_for(volume, self.machine, lookup) => {
                 self.refused("make volumes for claims that chose it")
+            }
+            (Operation::Create, _, Some(volume)) if has_twin(volume, lookup) => {
+                self.refused("make volumes with a handle that no other volume has")
             }
             (Operation::Update, Some(old), Some(volume)) if !unchanged(volume, old, "/spec") => {
                 self.refused("change the metadata of volumes")
@@ -144,14 +155,26 @@ fn owned((key, value): (&str, &str)) -> (String, String) {
     (key.to_owned(), value.to_owned())
 }
 
-/// Whether every way to fulfil a volume's affinity leads to one machine.
+/// Whether a volume is of the local driver, and every way to fulfil its affinity leads to one machine.
 fn is_only_on(volume: &Value, machine: &str) -> bool {
     let leads = |term: &Value| {
         let mut demands = list(term, "/matchExpressions").iter();
-        demands.any(|demand| text(demand, "/operator") == "In" && texts(demand, "/values") == [machine])
+        demands.any(|demand| {
+            let is = |field: &str, wanted: &str| text(demand, field) == wanted;
+            is("/key", MACHINE_TOPOLOGY) && is("/operator", "In") && texts(demand, "/values") == [machine]
+        })
     };
     let terms = list(volume, "/spec/nodeAffinity/required/nodeSelectorTerms");
-    !terms.is_empty() && terms.iter().all(leads)
+    text(volume, "/spec/csi/driver") == MACHINE_DRIVER && !terms.is_empty() && terms.iter().all(leads)
+}
+
+/// Whether another volume is made of the same thing.
+fn has_twin(volume: &Value, lookup: &dyn Lookup) -> bool {
+    let of =
+        |volume: &Value| ["driver", "volumeHandle"].map(|field| text(volume, &format!("/spec/csi/{field}")).to_owned());
+    let own = of(volume);
+    let is_twin = |other: &Value| read::name(other) != read::name(volume) && of(other) == own;
+    lookup.list_containing("PersistentVolume", &own[1]).iter().any(is_twin)
 }
 
 /// Whether a new volume is for a claim that chose the machine. For a claim that is gone it harms nobody.
@@ -186,8 +209,17 @@ mod tests {
             }
         }
 
-        fn list(&self, _: &str, _: &str) -> Vec<Value> {
-            Vec::new()
+        fn list(&self, kind: &str, _: &str) -> Vec<Value> {
+            assert_eq!(kind, "PersistentVolume");
+            let of = |name: &str, driver: &str, handle: &str| {
+                json!({"metadata": {"name": name},
+                "spec": {"csi": {"driver": driver, "volumeHandle": handle}}})
+            };
+            vec![
+                of("theirs", MACHINE_DRIVER, "taken"),
+                of("elsewhere", "other.driver", "h"),
+                of("v", MACHINE_DRIVER, "h"),
+            ]
         }
     }
 
@@ -198,8 +230,9 @@ mod tests {
     }
 
     fn volume(node: &str, claim: &str) -> Value {
-        let demand = json!({"key": "place", "operator": "In", "values": [node]});
+        let demand = json!({"key": MACHINE_TOPOLOGY, "operator": "In", "values": [node]});
         json!({"metadata": {"name": "v"}, "spec": {
+            "csi": {"driver": MACHINE_DRIVER, "volumeHandle": "h"},
             "claimRef": {"namespace": "shop", "name": claim, "uid": "u"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [demand]}]}}}})
     }
@@ -233,6 +266,22 @@ mod tests {
             (volume("m1", "other"), Some("claims that chose it")),
             (with(volume("m1", "mine"), "/spec/claimRef", Value::Null), Some("claims that chose it")),
             (with(volume("m1", "other"), "/spec/claimRef/uid", json!("")), Some("claims that chose it")),
+            (with(volume("m1", "mine"), "/spec/csi/driver", json!("nfs.csi.k8s.io")), Some("its own local driver")),
+            (with(volume("m1", "mine"), "/spec/csi", Value::Null), Some("its own local driver")),
+            (
+                with(with(volume("m1", "mine"), "/spec/csi", Value::Null), "/spec/hostPath", json!({"path": "/etc"})),
+                Some("its own local driver"),
+            ),
+            (
+                with(
+                    volume("m1", "mine"),
+                    "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/key",
+                    json!("rack"),
+                ),
+                Some("from nowhere else"),
+            ),
+            (with(volume("m1", "mine"), "/spec/csi/volumeHandle", json!("taken")), Some("no other volume has")),
+            (with(volume("m1", "gone"), "/spec/csi/volumeHandle", json!("taken")), Some("no other volume has")),
         ];
         for (volume, refusal) in cases {
             match (asks(VOLUMES, None, Some(&volume)), refusal) {
@@ -240,6 +289,17 @@ mod tests {
                 (Err(said), Some(refusal)) => assert!(said.contains(refusal), "{said}"),
                 (answer, _) => panic!("{volume}: {answer:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_machine_makes_no_volume_that_names_a_secret() {
+        let places = ["nodeStage", "nodePublish", "nodeExpand", "controllerPublish", "controllerExpand"];
+        for place in places {
+            let secret = json!({"namespace": "kube-system", "name": "any"});
+            let volume = with(volume("m1", "mine"), &format!("/spec/csi/{place}SecretRef"), secret);
+            let refused = asks(VOLUMES, None, Some(&volume)).expect_err(place);
+            assert!(refused.contains("name no secrets"), "{refused}");
         }
     }
 

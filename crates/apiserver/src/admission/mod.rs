@@ -8,8 +8,10 @@ mod namespaces;
 mod nodes;
 mod pods;
 mod quota;
+pub(crate) mod references;
 mod service_account;
 mod storage;
+mod tokens;
 pub(crate) mod usage;
 
 #[cfg(test)]
@@ -17,6 +19,7 @@ mod tests;
 
 pub use nodes::User;
 pub use quota::Charge;
+pub use tokens::{TokenTerms, restrict_token};
 
 use crate::kinds::read;
 use crate::status::{ApiError, Resource};
@@ -26,6 +29,11 @@ use serde_json::Value;
 pub trait Lookup {
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value>;
     fn list(&self, kind: &str, namespace: &str) -> Vec<Value>;
+
+    /// The objects of all namespaces in which a text occurs, and perhaps others.
+    fn list_containing(&self, kind: &str, _text: &str) -> Vec<Value> {
+        self.list(kind, "")
+    }
 
     /// How it is with a namespace. Every write into it asks.
     fn namespace(&self, name: &str) -> Option<NamespaceLife> {
@@ -117,7 +125,7 @@ pub fn restrict_node(
 ) -> Result<(), ApiError> {
     match user.machine() {
         Some(machine) => machines::restrict(request, object, machine, lookup),
-        None => nodes::restrict(request, object, user),
+        None => nodes::restrict(request, object, user, lookup),
     }
 }
 

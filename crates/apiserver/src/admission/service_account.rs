@@ -1,5 +1,6 @@
 //! ServiceAccount, for pods: every pod has an account, and a token of it unless it declines.
 
+use super::references::pod_secrets;
 use super::{Lookup, Operation, Request};
 use crate::kinds::meta::generate_name;
 use crate::kinds::read::{annotation, items_mut, list, present, set, text};
@@ -19,9 +20,11 @@ pub(super) fn mutate(
     lookup: &dyn Lookup,
     pick: &mut dyn FnMut(usize) -> usize,
 ) -> Result<(), ApiError> {
-    // A mirror pod shows what a node already runs; it has no account.
-    if !request.is(Operation::Create, "", "pods") || annotation(pod, MIRROR).is_some() {
+    if !request.is(Operation::Create, "", "pods") {
         return Ok(());
+    }
+    if annotation(pod, MIRROR).is_some() {
+        return check_mirror(request, pod);
     }
     if text(pod, "/spec/serviceAccountName").is_empty() {
         set(pod, "/spec/serviceAccountName", "default");
@@ -43,6 +46,23 @@ pub(super) fn mutate(
         set(pod, "/spec/imagePullSecrets", secrets);
     }
     Ok(())
+}
+
+/// A mirror pod shows what a node already runs; it has no account and no secrets.
+fn check_mirror(request: &Request<'_>, pod: &Value) -> Result<(), ApiError> {
+    let projects_token = |volume: &Value| {
+        let mut sources = list(volume, "/projected/sources").iter();
+        sources.any(|source| present(source, "/serviceAccountToken").is_some())
+    };
+    let why = match () {
+        () if !text(pod, "/spec/serviceAccountName").is_empty() => "a mirror pod may not reference service accounts",
+        () if !pod_secrets(pod).is_empty() => "a mirror pod may not reference secrets",
+        () if list(pod, "/spec/volumes").iter().any(projects_token) => {
+            "a mirror pod may not use ServiceAccountToken volume projections"
+        }
+        () => return Ok(()),
+    };
+    Err(request.forbidden(why))
 }
 
 /// The pod's own word counts first.

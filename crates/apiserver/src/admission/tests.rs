@@ -295,7 +295,10 @@ fn a_node_touches_only_its_own() {
     let status = Request { subresource: "status", ..update("persistentvolumeclaims", &old) };
     let node = |name| Request { name, ..update("nodes", &old) };
     let (own, foreign) = (json!({"spec": {"nodeName": "n1"}}), json!({"spec": {"nodeName": "n2"}}));
-    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}, "spec": {"nodeName": "n1"}});
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1", "controller": true});
+    let mirror = json!({"spec": {"nodeName": "n1"}, "metadata": {"annotations": {"kubernetes.io/config.mirror": "x"},
+        "ownerReferences": [owner]}});
+    let world = || world().with("Node", json!({"metadata": {"name": "n1", "uid": "u1"}}));
     let pod = |operation, old| Request { operation, old: Some(old), ..update("pods", old) };
     let report = |old| Request { subresource: "status", ..update("pods", old) };
     let cases = [
@@ -305,7 +308,7 @@ fn a_node_touches_only_its_own() {
         (pod(Operation::Delete, &foreign), None, Some("can only delete pods with spec.nodeName set to itself")),
         (report(&own), Some(&own), None),
         (report(&foreign), Some(&own), Some("can only update pod status for pods with spec.nodeName set to itself")),
-        (pod(Operation::Update, &own), Some(&own), Some("can only update the status of pods")),
+        (pod(Operation::Update, &own), Some(&own), Some("can only create and delete mirror pods")),
         (status, Some(&resized), None),
         (status, Some(&relabelled), Some("is not allowed to update fields other than")),
         (update("persistentvolumeclaims", &old), Some(&resized), Some("may only update PVC status")),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Rbac, User};
-use crate::request::{Refusal, RequestInfo, Target, go_quote};
+use crate::request::{FieldSelector, Refusal, RequestInfo, Target, Verb, go_quote};
 
 /// Everything a decision may look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Attributes<'a> {
     pub user: &'a User,
     pub verb: Cow<'a, str>,
     pub object: Object<'a>,
+    /// The fields by which a list, a watch or the deletion of a collection is narrowed.
+    pub fields: Option<FieldSelector>,
 }
 
 /// What is done something to. Empty strings are absent parts.
@@ -47,7 +49,9 @@ impl Decision {
 impl<'a> Attributes<'a> {
     pub fn of_request(user: &'a User, info: &'a RequestInfo) -> Self {
         match &info.target {
-            Target::Endpoint(_) => Self { user, verb: info.method.as_verb().into(), object: Object::Path(&info.path) },
+            Target::Endpoint(_) => {
+                Self { user, verb: info.method.as_verb().into(), object: Object::Path(&info.path), fields: None }
+            }
             Target::Resource(request) => Self {
                 user,
                 verb: request.verb.as_str().into(),
@@ -57,6 +61,13 @@ impl<'a> Attributes<'a> {
                     subresource: request.subresource.as_deref().unwrap_or(""),
                     namespace: request.namespace.as_deref().unwrap_or(""),
                     name: request.authorized_name(),
+                },
+                fields: match request.verb {
+                    Verb::List | Verb::Watch | Verb::DeleteCollection => {
+                        let selector = info.query.get("fieldSelector");
+                        selector.and_then(|selector| FieldSelector::parse(selector).ok())
+                    }
+                    _ => None,
                 },
             },
         }

@@ -39,7 +39,7 @@ pub fn check_role_write(rbac: &Rbac, write: &RoleWrite<'_>) -> Result<(), Refusa
         return Ok(());
     }
     let escalate = Object::Resource { group: GROUP, resource, subresource: "", namespace, name };
-    if authorize(rbac, &Attributes { user, verb: "escalate".into(), object: escalate }).is_allowed() {
+    if authorize(rbac, &Attributes { user, verb: "escalate".into(), object: escalate, fields: None }).is_allowed() {
         return Ok(());
     }
     let refuse = |why: String| Refusal::forbidden(GROUP, resource, name_of(object), why);
@@ -68,7 +68,7 @@ pub fn check_binding_write(rbac: &Rbac, write: &RoleWrite<'_>) -> Result<(), Ref
         _ => "roles",
     };
     let bind = Object::Resource { group: GROUP, resource: resources, subresource: "", namespace, name: &role.name };
-    if authorize(rbac, &Attributes { user, verb: "bind".into(), object: bind }).is_allowed() {
+    if authorize(rbac, &Attributes { user, verb: "bind".into(), object: bind, fields: None }).is_allowed() {
         return Ok(());
     }
     let rules = rbac.resolve(&role, namespace).map_err(|error| match error {

@@ -54,7 +54,7 @@ impl Impersonation {
 pub fn impersonate(rbac: &Rbac, requester: &User, wanted: &Impersonation) -> Result<User, Refusal> {
     let may = |group: &str, resource: &str, subresource: &str, (namespace, name): (&str, &str)| {
         let object = Object::Resource { group, resource, subresource, namespace, name };
-        let attributes = Attributes { user: requester, verb: "impersonate".into(), object };
+        let attributes = Attributes { user: requester, verb: "impersonate".into(), object, fields: None };
         match authorize(rbac, &attributes) {
             Decision::Allowed { .. } => Ok(()),
             Decision::NoOpinion { reason } => Err(forbidden(&attributes, &reason)),

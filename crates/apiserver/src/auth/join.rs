@@ -21,12 +21,17 @@ use thiserror::Error;
 use super::signing::KeyHash;
 use super::token_request::timestamp;
 use super::{PkiError, UnixSeconds};
-use crate::keys::JOIN_TOKEN;
+use crate::keys::{JOIN_TOKEN, REVOKED_KEY};
 use crate::kinds::time::Timestamp;
 
 /// Where the records are.
 pub const TOKEN_NAMESPACE: &str = "kube-system";
 const RECORD_PREFIX: &str = "join-token-";
+
+const REVOKED_PREFIX: &str = "revoked-key-";
+
+/// So many tokens are made in a minute at most.
+const TOKENS_A_MINUTE: usize = 30;
 
 /// Five bits each.
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -134,6 +139,33 @@ fn hash(secret: &str) -> String {
 /// The name of the record of a token.
 pub fn token_record(id: &str) -> String {
     format!("{RECORD_PREFIX}{id}")
+}
+
+/// The name of the ConfigMap that says that a key is let in no more, in the namespace of the tokens.
+pub fn revocation_name(key: &str) -> String {
+    format!("{REVOKED_PREFIX}{key}")
+}
+
+/// The ConfigMap that says that the key of a machine is let in no more, under any name and with any token.
+pub fn revocation(key: &str, node: &str, now: UnixSeconds) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": revocation_name(key), "namespace": TOKEN_NAMESPACE, "labels": {REVOKED_KEY: "true"}},
+        "data": {"key": key, "node": node, "revoked": timestamp(now.0)}})
+}
+
+/// The hash of the key with which a token was used.
+pub fn token_key(record: &Value) -> Option<String> {
+    value(record, "used-key")
+}
+
+/// Whether as many tokens were made in the last minute as may be. A record of the future is one of a clock that was
+/// put back, and does not count.
+pub(crate) fn too_many_tokens(secrets: &[Value], now: UnixSeconds) -> bool {
+    let is_new = |record: &&Value| {
+        let made = record["metadata"]["creationTimestamp"].as_str().and_then(Timestamp::parse);
+        record["type"] == JOIN_TOKEN && made.is_some_and(|made| (now.0 - 59..=now.0).contains(&made.seconds()))
+    };
+    secrets.iter().filter(is_new).count() >= TOKENS_A_MINUTE
 }
 
 /// The id and the secret of a credential, if it has the form of one.

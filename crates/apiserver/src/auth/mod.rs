@@ -34,7 +34,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use crate::keys::JOIN_TOKEN;
+pub use crate::keys::{JOIN_TOKEN, MACHINE_DRIVER, MACHINE_KEY, MACHINE_TOPOLOGY};
 pub use authenticate::{Authenticator, ClientCertificate, Credentials, StaticTokens, TokenFileError, TokenUser};
 pub use authorize::{Attributes, Authority, Decision, Object, authorize, authorize_request, forbidden};
 pub use bootstrap::{cluster_role_bindings, cluster_roles};
@@ -42,7 +42,10 @@ pub use certificate::{CertificateError, user_of_certificate};
 pub use escalation::{RoleWrite, check_binding_write, check_role_write};
 pub use files::{FileError, write_private};
 pub use impersonation::{Impersonation, impersonate};
-pub use join::{JoinRefusal, JoinToken, JoinTokenError, Joining, TOKEN_NAMESPACE, Terms, token_facts, token_record};
+pub use join::{
+    JoinRefusal, JoinToken, JoinTokenError, Joining, TOKEN_NAMESPACE, Terms, revocation, revocation_name, token_facts,
+    token_key, token_record,
+};
 pub use kubeconfig::{Kubeconfig, kubeconfig};
 pub use node::WithNodes;
 pub use pki::{Identity, Pki, PkiError};
@@ -57,7 +60,7 @@ pub use service_account::{
 pub use signing::{
     BadRequest, CertificateSigner, KeyHash, SigningRequest, Subject, lifetime, new_key, signing_request,
 };
-pub use token_request::{TokenRequest, request_token};
+pub use token_request::{IssuedToken, TokenRequest, request_token};
 
 pub const SYSTEM_MASTERS: &str = "system:masters";
 pub const AUTHENTICATED: &str = "system:authenticated";

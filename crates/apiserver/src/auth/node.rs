@@ -1,33 +1,41 @@
 //! The node authorizer: what the identity of a node may do (spec/apiserver.md section 8).
 //!
 //! A node reads only what belongs to the pods that are bound to it, and writes only about itself. Everything else it may
-//! do is in one table. Who is no node is none of its business, and what it does not allow, a role still may.
+//! do is in one table. A user that is no node is not judged here, and what the node authorizer does not allow, a role still
+//! may.
+//!
+//! A mirror pod gives its node no right to anything but the pod itself: a node makes such pods, and would otherwise choose
+//! what it may read.
 
 use serde_json::Value;
 
 use super::authorize::{Attributes, Authority, Decision, Object, authorize};
 use super::{Rbac, User};
 use crate::admission::Lookup;
-use crate::kinds::read::{list, name, text};
+use crate::admission::references::{pod_claims, pod_config_maps, pod_resource_claims, pod_secrets, volume_secrets};
+use crate::keys::MIRROR_POD;
+use crate::kinds::read::{annotation, name, text};
+use crate::request::go_quote;
 
 const NODES: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
+const NODE_LEASES: &str = "kube-node-lease";
 const READ: &[&str] = &["get", "list", "watch"];
 const OWN: &[&str] = &["get", "create", "update", "patch", "delete"];
+const CHANGE: &[&str] = &["update", "patch"];
+const NODE_FIELD: &str = "spec.nodeName";
 
-/// What a node may do to kinds that are not about single pods: group, resource with subresource, verbs.
+/// What every node may do alike: group, resource with subresource, verbs.
 const RULES: &[(&str, &str, &[&str])] = &[
+    ("", "endpoints", &["get"]),
     ("", "events", &["create", "patch", "update"]),
-    ("", "namespaces", &["get"]),
-    ("", "nodes", &["create", "get", "list", "watch", "patch", "update"]),
-    ("", "nodes/status", &["patch", "update"]),
-    ("", "pods", &["get", "list", "watch", "create", "delete"]),
-    ("", "pods/eviction", &["create"]),
-    ("", "pods/status", &["patch", "update"]),
+    ("", "services", READ),
     ("authentication.k8s.io", "tokenreviews", &["create"]),
     ("authorization.k8s.io", "localsubjectaccessreviews", &["create"]),
     ("authorization.k8s.io", "subjectaccessreviews", &["create"]),
+    ("certificates.k8s.io", "certificatesigningrequests", &["create", "get", "list", "watch"]),
     ("events.k8s.io", "events", &["create", "patch", "update"]),
+    ("node.k8s.io", "runtimeclasses", READ),
     ("storage.k8s.io", "csidrivers", READ),
 ];
 
@@ -47,7 +55,7 @@ impl std::fmt::Debug for WithNodes<'_> {
 impl Authority for WithNodes<'_> {
     fn judge(&self, attributes: &Attributes<'_>) -> Decision {
         let Some(node) = node_of(attributes.user) else { return authorize(self.rbac, attributes) };
-        let refusal = match (Node { name: node, lookup: self.lookup }).judge(attributes) {
+        let refusal = match (NodeRights { node, lookup: self.lookup }).judge(attributes) {
             Ok(()) => return Decision::Allowed { reason: String::new() },
             Err(refusal) => refusal,
         };
@@ -61,160 +69,239 @@ impl Authority for WithNodes<'_> {
     }
 }
 
-/// The node whose identity a user is.
+/// The node whose identity a user is. Its name is empty if the user's name does not tell it.
 fn node_of(user: &User) -> Option<&str> {
     let member = user.groups.iter().any(|group| group == NODES);
-    user.name.strip_prefix(PREFIX).filter(|node| member && !node.is_empty())
+    user.name.strip_prefix(PREFIX).filter(|_| member)
 }
 
-struct Node<'a> {
-    name: &'a str,
+/// A refusal is empty or a sentence for a person.
+type Judgement = Result<(), String>;
+
+fn no(why: &str) -> Judgement {
+    Err(why.to_owned())
+}
+
+/// One node, and the objects that its rights follow from.
+struct NodeRights<'a> {
+    node: &'a str,
     lookup: &'a dyn Lookup,
 }
 
-impl Node<'_> {
-    /// The refusal is empty or a sentence for a person.
-    fn judge(&self, attributes: &Attributes<'_>) -> Result<(), String> {
+/// The object that a request names. Empty strings are absent parts.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    verb: &'a str,
+    subresource: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl NodeRights<'_> {
+    fn judge(&self, attributes: &Attributes<'_>) -> Judgement {
+        if self.node.is_empty() {
+            return Err(format!("unknown node for user {}", go_quote(&attributes.user.name)));
+        }
         let Object::Resource { group, resource, subresource, namespace, name } = attributes.object else {
-            return Err(String::new());
+            return no("");
         };
-        let verb = attributes.verb.as_ref();
-        match (group, resource, subresource) {
-            ("", "secrets", "") => self.reads(verb, name, || self.uses(namespace, name, secrets, "Secret")),
-            ("", "configmaps", "") => self.reads(verb, name, || self.uses(namespace, name, config_maps, "ConfigMap")),
-            ("", "persistentvolumeclaims", "" | "status") => {
-                let allowed: &[&str] = if subresource.is_empty() { &["get"] } else { &["get", "update", "patch"] };
-                self.gets(verb, allowed, name, || self.uses_claim(namespace, name))
+        let asked = Asked { verb: attributes.verb.as_ref(), subresource, namespace, name };
+        match (group, resource) {
+            ("", "secrets") => self.reads(asked, || self.uses_secret(namespace, name)),
+            ("", "configmaps") => self.reads(asked, || self.is_named(namespace, name, pod_config_maps)),
+            ("", "persistentvolumeclaims") if subresource == "status" => match CHANGE.contains(&asked.verb) {
+                true => self.related(name, || self.uses_claim(namespace, name)),
+                false => no("can only get/update/patch this type"),
+            },
+            ("", "persistentvolumeclaims") => self.gets(asked, || self.uses_claim(namespace, name)),
+            ("", "persistentvolumes") => self.gets(asked, || self.uses_volume(name)),
+            ("resource.k8s.io", "resourceclaims") => {
+                self.gets(asked, || self.is_named(namespace, name, pod_resource_claims))
             }
-            ("", "persistentvolumes", "") => self.gets(verb, &["get"], name, || self.uses_volume(name)),
-            ("storage.k8s.io", "volumeattachments", "") => self.gets(verb, &["get"], name, || {
+            ("storage.k8s.io", "volumeattachments") => self.gets(asked, || {
                 let attachment = self.lookup.get("VolumeAttachment", "", name);
-                attachment.is_some_and(|attachment| text(&attachment, "/spec/nodeName") == self.name)
+                attachment.is_some_and(|attachment| text(&attachment, "/spec/nodeName") == self.node)
             }),
-            ("", "serviceaccounts", "token") => self.gets(verb, &["create"], name, || {
-                let runs_as = |pod: &Value| text(pod, "/spec/serviceAccountName") == name;
-                self.pods(namespace).iter().any(runs_as)
-            }),
-            ("storage.k8s.io", "csinodes", "") => {
-                // The name of a new one is not known here; admission compares it.
-                let own = name == self.name || (verb == "create" && name.is_empty());
-                match own && OWN.contains(&verb) {
-                    true => Ok(()),
-                    false => Err("can only access CSINode with the same name as the requesting node".to_owned()),
-                }
+            ("", "serviceaccounts") => self.service_account(asked),
+            ("coordination.k8s.io", "leases") => self.lease(asked),
+            ("storage.k8s.io", "csinodes") => self.csi_node(asked),
+            ("resource.k8s.io", "resourceslices") => self.resource_slice(asked, attributes),
+            ("", "nodes") => self.node(asked),
+            ("", "pods") => self.pod(asked, attributes),
+            _ => by_rule(group, resource, subresource, asked.verb),
+        }
+    }
+
+    /// `get`, `list` and `watch` of single objects in a namespace.
+    fn reads(&self, asked: Asked<'_>, related: impl FnOnce() -> bool) -> Judgement {
+        match asked {
+            Asked { verb, .. } if !READ.contains(&verb) => no("can only read resources of this type"),
+            Asked { subresource, .. } if !subresource.is_empty() => no("cannot read subresource"),
+            Asked { namespace: "", .. } => no("can only read namespaced object of this type"),
+            Asked { name, .. } => self.related(name, related),
+        }
+    }
+
+    fn gets(&self, asked: Asked<'_>, related: impl FnOnce() -> bool) -> Judgement {
+        match asked {
+            Asked { verb, .. } if verb != "get" => no("can only get individual resources of this type"),
+            Asked { subresource, .. } if !subresource.is_empty() => no("cannot get subresource"),
+            Asked { name, .. } => self.related(name, related),
+        }
+    }
+
+    fn related(&self, name: &str, related: impl FnOnce() -> bool) -> Judgement {
+        match name {
+            "" => no("No Object name found"),
+            _ if related() => Ok(()),
+            _ => Err(format!("no relationship found between node '{}' and this object", self.node)),
+        }
+    }
+
+    fn service_account(&self, asked: Asked<'_>) -> Judgement {
+        let runs_as = || {
+            let is_used = |pod: &Value| text(pod, "/spec/serviceAccountName") == asked.name;
+            self.pods(asked.namespace).iter().any(is_used)
+        };
+        match (asked.verb, asked.subresource, asked.name) {
+            ("get", "", _) => self.reads(asked, runs_as),
+            (verb, _, name) if verb != "create" || name.is_empty() => {
+                no("can only create tokens for individual service accounts")
             }
-            ("coordination.k8s.io", "leases", "") => {
-                let own =
-                    namespace == "kube-node-lease" && (name == self.name || (verb == "create" && name.is_empty()));
-                match own && OWN.contains(&verb) {
-                    true => Ok(()),
-                    false => Err("can only access node lease with the same name as the requesting node".to_owned()),
-                }
+            (_, "token", name) => self.related(name, runs_as),
+            _ => no("can only create token subresource of serviceaccount"),
+        }
+    }
+
+    fn lease(&self, asked: Asked<'_>) -> Judgement {
+        match asked {
+            Asked { verb, .. } if !OWN.contains(&verb) => {
+                no("can only get, create, update, patch, or delete a node lease")
             }
-            _ => by_rule(group, resource, subresource, verb),
+            Asked { namespace, .. } if namespace != NODE_LEASES => {
+                Err(format!("can only access leases in the {} system namespace", go_quote(NODE_LEASES)))
+            }
+            // The name of a new one is not known here; admission compares it.
+            Asked { verb, name, .. } if verb != "create" && name != self.node => {
+                no("can only access node lease with the same name as the requesting node")
+            }
+            _ => Ok(()),
         }
     }
 
-    fn reads(&self, verb: &str, name: &str, related: impl FnOnce() -> bool) -> Result<(), String> {
-        if !READ.contains(&verb) {
-            return Err("can only read resources of this type".to_owned());
-        }
-        self.related(name, related)
-    }
-
-    fn gets(&self, verb: &str, allowed: &[&str], name: &str, related: impl FnOnce() -> bool) -> Result<(), String> {
-        if !allowed.contains(&verb) {
-            return Err("can only get individual resources of this type".to_owned());
-        }
-        self.related(name, related)
-    }
-
-    fn related(&self, name: &str, related: impl FnOnce() -> bool) -> Result<(), String> {
-        match (name.is_empty(), name) {
-            (true, _) => Err("No Object name found".to_owned()),
-            (false, _) if related() => Ok(()),
-            (false, _) => Err(format!("no relationship found between node '{}' and this object", self.name)),
+    fn csi_node(&self, asked: Asked<'_>) -> Judgement {
+        match asked {
+            Asked { verb, .. } if !OWN.contains(&verb) => {
+                no("can only get, create, update, patch, or delete a CSINode")
+            }
+            Asked { subresource, .. } if !subresource.is_empty() => no("cannot authorize CSINode subresources"),
+            Asked { verb, name, .. } if verb != "create" && name != self.node => {
+                no("can only access CSINode with the same name as the requesting node")
+            }
+            _ => Ok(()),
         }
     }
 
-    /// The pods of a namespace that are bound to the node.
+    /// Slices are not stored here, so that none belongs to a node.
+    fn resource_slice(&self, asked: Asked<'_>, attributes: &Attributes<'_>) -> Judgement {
+        match asked.verb {
+            _ if !asked.subresource.is_empty() => no("cannot authorize ResourceSlice subresources"),
+            "create" => Ok(()),
+            "get" | "update" | "patch" | "delete" => self.related(asked.name, || false),
+            "list" | "watch" | "deletecollection" if self.selects_own(attributes) => Ok(()),
+            "list" | "watch" | "deletecollection" => {
+                no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+            }
+            _ => no("only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, \
+                 patch, delete, deletecollection"),
+        }
+    }
+
+    fn node(&self, asked: Asked<'_>) -> Judgement {
+        match (asked.subresource, asked.verb) {
+            // Admission lets it touch only its own.
+            ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
+            ("", "get" | "list" | "watch") => match asked.name {
+                name if name == self.node => Ok(()),
+                "" => Err(format!("node '{}' cannot read all nodes, only its own Node object", self.node)),
+                name => Err(format!("node '{}' cannot read '{name}', only its own Node object", self.node)),
+            },
+            _ => no(""),
+        }
+    }
+
+    fn pod(&self, asked: Asked<'_>, attributes: &Attributes<'_>) -> Judgement {
+        let bound = || {
+            let pod = self.lookup.get("Pod", asked.namespace, asked.name);
+            pod.is_some_and(|pod| text(&pod, "/spec/nodeName") == self.node)
+        };
+        match (asked.subresource, asked.verb) {
+            ("", "get") => self.related(asked.name, bound),
+            ("", "list" | "watch") if self.selects_own(attributes) => Ok(()),
+            ("", "list" | "watch") if !asked.name.is_empty() => self.related(asked.name, bound),
+            ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
+            // Admission lets it touch only those that are bound to it.
+            ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
+            _ => no(""),
+        }
+    }
+
+    /// Whether a list or watch is narrowed to what is on the node.
+    fn selects_own(&self, attributes: &Attributes<'_>) -> bool {
+        let selector = attributes.fields.as_ref();
+        selector.is_some_and(|selector| {
+            selector.terms().iter().any(|term| term.equal && term.field == NODE_FIELD && term.value == self.node)
+        })
+    }
+
+    /// The pods of a namespace that are bound to the node and give it rights.
     fn pods(&self, namespace: &str) -> Vec<Value> {
         let mut pods = self.lookup.list("Pod", namespace);
-        pods.retain(|pod| text(pod, "/spec/nodeName") == self.name);
+        pods.retain(|pod| text(pod, "/spec/nodeName") == self.node && annotation(pod, MIRROR_POD).is_none());
         pods
     }
 
-    /// Whether a pod of the node names the object, or, of secrets, a volume that such a pod uses.
-    fn uses(&self, namespace: &str, wanted: &str, named: fn(&Value) -> Vec<&str>, kind: &str) -> bool {
-        if self.pods(namespace).iter().any(|pod| named(pod).contains(&wanted)) {
-            return true;
-        }
-        kind == "Secret"
-            && self.lookup.list("PersistentVolume", "").iter().any(|volume| {
-                let names = |pointer: &str| {
-                    text(volume, &format!("{pointer}/name")) == wanted
-                        && text(volume, &format!("{pointer}/namespace")) == namespace
-                };
-                let secrets = ["nodeStageSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"];
-                secrets.iter().any(|secret| names(&format!("/spec/csi/{secret}"))) && self.uses_volume(name(volume))
+    /// Whether a pod of the node names the object.
+    fn is_named(&self, namespace: &str, wanted: &str, named: fn(&Value) -> Vec<&str>) -> bool {
+        self.pods(namespace).iter().any(|pod| named(pod).contains(&wanted))
+    }
+
+    /// Whether a pod of the node names the Secret, or a volume that is bound to a claim of such a pod.
+    fn uses_secret(&self, namespace: &str, wanted: &str) -> bool {
+        self.is_named(namespace, wanted, pod_secrets)
+            || self.lookup.list("PersistentVolume", "").iter().any(|volume| {
+                volume_secrets(volume).contains(&(namespace, wanted)) && self.is_bound(volume) && self.serves(volume)
             })
     }
 
     fn uses_claim(&self, namespace: &str, claim: &str) -> bool {
-        self.pods(namespace).iter().any(|pod| claims(pod).iter().any(|used| used == claim))
+        self.pods(namespace).iter().any(|pod| pod_claims(pod).iter().any(|used| used == claim))
     }
 
     fn uses_volume(&self, volume: &str) -> bool {
-        let Some(volume) = self.lookup.get("PersistentVolume", "", volume) else { return false };
-        let (namespace, claim) = (text(&volume, "/spec/claimRef/namespace"), text(&volume, "/spec/claimRef/name"));
+        self.lookup.get("PersistentVolume", "", volume).is_some_and(|volume| self.serves(&volume))
+    }
+
+    /// Whether the claim that a volume names is one of the node's pods'.
+    fn serves(&self, volume: &Value) -> bool {
+        let (namespace, claim) = (text(volume, "/spec/claimRef/namespace"), text(volume, "/spec/claimRef/name"));
         !claim.is_empty() && self.uses_claim(namespace, claim)
+    }
+
+    /// Whether the claim that a volume names has that volume. A volume alone proves nothing: its writer chose the claim.
+    fn is_bound(&self, volume: &Value) -> bool {
+        let [namespace, claim, uid] =
+            ["namespace", "name", "uid"].map(|field| text(volume, &format!("/spec/claimRef/{field}")));
+        let claim = self.lookup.get("PersistentVolumeClaim", namespace, claim);
+        claim.is_some_and(|claim| {
+            text(&claim, "/spec/volumeName") == name(volume) && (uid.is_empty() || text(&claim, "/metadata/uid") == uid)
+        })
     }
 }
 
-fn by_rule(group: &str, resource: &str, subresource: &str, verb: &str) -> Result<(), String> {
+fn by_rule(group: &str, resource: &str, subresource: &str, verb: &str) -> Judgement {
     let slash = if subresource.is_empty() { "" } else { "/" };
     let full = format!("{resource}{slash}{subresource}");
     let allowed = RULES.iter().any(|(of, name, verbs)| *of == group && *name == full && verbs.contains(&verb));
-    if allowed { Ok(()) } else { Err(String::new()) }
-}
-
-/// The claims that a pod uses. An ephemeral one has the name of its pod and its volume.
-fn claims(pod: &Value) -> Vec<String> {
-    let volumes = list(pod, "/spec/volumes").iter();
-    volumes
-        .filter_map(|volume| match text(volume, "/persistentVolumeClaim/claimName") {
-            "" if volume.get("ephemeral").is_some() => Some(format!("{}-{}", name(pod), text(volume, "/name"))),
-            "" => None,
-            claim => Some(claim.to_owned()),
-        })
-        .collect()
-}
-
-fn secrets(pod: &Value) -> Vec<&str> {
-    let pulled = list(pod, "/spec/imagePullSecrets").iter().map(|secret| text(secret, "/name"));
-    let volumes = list(pod, "/spec/volumes").iter().flat_map(|volume| {
-        let direct = ["/secret/secretName", "/csi/nodePublishSecretRef/name", "/rbd/secretRef/name"];
-        let direct = direct.map(|pointer| text(volume, pointer)).into_iter();
-        direct.chain(list(volume, "/projected/sources").iter().map(|source| text(source, "/secret/name")))
-    });
-    let variables = in_environment(pod, "/secretRef/name", "/valueFrom/secretKeyRef/name");
-    pulled.chain(volumes).chain(variables).filter(|name| !name.is_empty()).collect()
-}
-
-fn config_maps(pod: &Value) -> Vec<&str> {
-    let volumes = list(pod, "/spec/volumes").iter().flat_map(|volume| {
-        let projected = list(volume, "/projected/sources").iter().map(|source| text(source, "/configMap/name"));
-        [text(volume, "/configMap/name")].into_iter().chain(projected)
-    });
-    let variables = in_environment(pod, "/configMapRef/name", "/valueFrom/configMapKeyRef/name");
-    volumes.chain(variables).filter(|name| !name.is_empty()).collect()
-}
-
-/// What the variables of a pod's containers come from.
-fn in_environment<'a>(pod: &'a Value, all: &'a str, one: &'a str) -> impl Iterator<Item = &'a str> {
-    let containers = ["/spec/containers", "/spec/initContainers"].into_iter().flat_map(|lists| list(pod, lists));
-    containers.flat_map(move |container| {
-        let from = list(container, "/envFrom").iter().map(move |source| text(source, all));
-        from.chain(list(container, "/env").iter().map(move |variable| text(variable, one)))
-    })
+    if allowed { Ok(()) } else { no("") }
 }

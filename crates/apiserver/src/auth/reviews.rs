@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::token_request::timestamp;
 use super::{Attributes, Authenticator, Authority, BoundObjects, Object, Rbac, UnixSeconds, User};
-use crate::request::{Cause, Refusal, aggregate, go_quote};
+use crate::request::{Cause, FieldSelector, FieldTerm, Refusal, aggregate, go_quote};
 
 const GROUP: &str = "authorization.k8s.io";
 
@@ -179,12 +179,32 @@ fn access(authority: &dyn Authority, user: &User, spec: &Value) -> Value {
             name: text("name"),
         }
     };
-    let decision = authority.judge(&Attributes { user, verb: text("verb").into(), object });
+    let fields = selected(&attributes["fieldSelector"]);
+    let decision = authority.judge(&Attributes { user, verb: text("verb").into(), object, fields });
     let mut status = json!({"allowed": decision.is_allowed()});
     if !decision.reason().is_empty() {
         status["reason"] = decision.reason().into();
     }
     status
+}
+
+/// The fields that a question says its list or watch is narrowed by. Only equality with one value can be asked for.
+fn selected(selector: &Value) -> Option<FieldSelector> {
+    if let Some(raw) = selector["rawSelector"].as_str() {
+        return FieldSelector::parse(raw).ok();
+    }
+    let requirements = selector["requirements"].as_array()?;
+    let terms = requirements.iter().filter_map(|requirement| {
+        let (field, operator) = (requirement["key"].as_str()?, requirement["operator"].as_str()?);
+        let [value] = requirement["values"].as_array()?.as_slice() else { return None };
+        let equal = match operator {
+            "In" => true,
+            "NotIn" => false,
+            _ => return None,
+        };
+        Some(FieldTerm { field: field.to_owned(), equal, value: value.as_str()?.to_owned() })
+    });
+    Some(FieldSelector::of(terms.collect()))
 }
 
 fn subject(spec: &Value) -> User {

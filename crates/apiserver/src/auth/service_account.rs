@@ -15,11 +15,14 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::{CREDENTIAL_ID, UnixSeconds, User, service_account_user};
+use crate::kinds::read;
 use crate::request::{go_quote, go_quote_list};
 use crate::schema::time::{Precision, parse};
 
 /// Clocks differ, and a deleted pod may still be saying goodbye.
 const LEEWAY: i64 = 60;
+/// The claim of tokens for pods on machines that joined.
+const ON_MACHINE: &str = "orlop.dev/on-machine";
 /// No token of ours is near this.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 /// What precedes an uncompressed P-256 point in a public key file; key ids are hashes over both.
@@ -62,10 +65,12 @@ pub struct Account {
 /// What a token dies with, beside its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bound {
-    /// The node is only told, not checked.
     Pod {
         pod: ObjectRef,
+        /// Only told, unless it is a machine that joined.
         node: Option<ObjectRef>,
+        /// Whether the node is a machine that joined: then the token dies with that machine's Node, too.
+        on_machine: bool,
     },
     Secret(ObjectRef),
     Node(ObjectRef),
@@ -247,7 +252,7 @@ impl Claims {
             None => {}
             Some(Bound::Secret(secret)) => private["secret"] = reference(secret),
             Some(Bound::Node(node)) => private["node"] = reference(node),
-            Some(Bound::Pod { pod, node }) => {
+            Some(Bound::Pod { pod, node, .. }) => {
                 private["pod"] = reference(pod);
                 if let Some(node) = node {
                     private["node"] = reference(node);
@@ -257,7 +262,7 @@ impl Claims {
         if let Some(moment) = self.warn_after {
             private["warnafter"] = moment.0.into();
         }
-        json!({
+        let mut claims = json!({
             "iss": issuer,
             "sub": service_account_user(&self.account.namespace, &self.account.object.name),
             "aud": self.audiences,
@@ -266,7 +271,11 @@ impl Claims {
             "nbf": self.issued.0,
             "jti": self.id,
             "kubernetes.io": private,
-        })
+        });
+        if matches!(self.bound, Some(Bound::Pod { on_machine: true, .. })) {
+            claims[ON_MACHINE] = true.into();
+        }
+        claims
     }
 
     fn from_json(json: &Value) -> Option<Self> {
@@ -279,7 +288,7 @@ impl Claims {
         let (pod, node) = (reference(&private["pod"]), reference(&private["node"]));
         let bound = match (reference(&private["secret"]), pod, node) {
             (Some(secret), _, _) => Some(Bound::Secret(secret)),
-            (None, Some(pod), node) => Some(Bound::Pod { pod, node }),
+            (None, Some(pod), node) => Some(Bound::Pod { pod, node, on_machine: json[ON_MACHINE] == true }),
             (None, None, Some(node)) => Some(Bound::Node(node)),
             (None, None, None) => None,
         };
@@ -320,7 +329,13 @@ impl Claims {
         };
         let object = objects.find(kind, namespace, &reference.name).ok_or(TokenError::Invalidated)?;
         check_uid(&object, &reference.uid, names)?;
-        if is_gone(&object, now) { Err(TokenError::Invalidated) } else { Ok(()) }
+        if is_gone(&object, now) {
+            return Err(TokenError::Invalidated);
+        }
+        match &self.bound {
+            Some(Bound::Pod { node: Some(node), on_machine: true, .. }) => check_machine(objects, node),
+            _ => Ok(()),
+        }
     }
 
     fn user(&self) -> User {
@@ -346,6 +361,13 @@ impl Claims {
         user.extra = extra;
         user
     }
+}
+
+/// A machine that is being taken out is gone.
+fn check_machine(objects: &dyn BoundObjects, reference: &ObjectRef) -> Result<(), TokenError> {
+    let node = objects.find(BoundKind::Node, "", &reference.name);
+    let stands = |node: &Value| read::text(node, "/metadata/uid") == reference.uid && !read::deleting(node);
+    if node.is_some_and(|node| stands(&node)) { Ok(()) } else { Err(TokenError::Invalidated) }
 }
 
 fn check_uid(object: &Value, claimed: &str, (what, whose): (&'static str, &'static str)) -> Result<(), TokenError> {

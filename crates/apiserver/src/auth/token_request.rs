@@ -3,6 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Account, Bound, BoundKind, BoundObjects, Claims, ObjectRef, TokenSigner, UnixSeconds};
+use crate::admission::TokenTerms;
+use crate::keys::MACHINE_KEY;
+use crate::kinds::read;
 use crate::request::{Cause, Refusal, go_quote};
 use crate::schema::time::{Moment, Precision, print};
 
@@ -27,15 +30,31 @@ pub struct TokenRequest<'a> {
     /// A new UUID.
     pub id: &'a str,
     pub now: UnixSeconds,
+    pub terms: TokenTerms,
 }
 
-/// The TokenRequest object to answer with, which holds the token: 201.
+/// A token that was made. It does not print.
+#[derive(Clone, PartialEq)]
+pub struct IssuedToken {
+    /// The TokenRequest object to answer with, which holds the token: 201.
+    pub object: Value,
+    /// Said to who asked for more time than was given.
+    pub warning: Option<String>,
+}
+
+impl std::fmt::Debug for IssuedToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IssuedToken").field("warning", &self.warning).finish_non_exhaustive()
+    }
+}
+
+/// Makes a token.
 pub fn request_token(
     signer: &TokenSigner,
     request: &TokenRequest<'_>,
     objects: &dyn BoundObjects,
-) -> Result<Value, Refusal> {
-    let TokenRequest { namespace, name, body, id, now } = *request;
+) -> Result<IssuedToken, Refusal> {
+    let TokenRequest { namespace, name, body, id, now, terms } = *request;
     let metadata = &body["metadata"];
     let same = |field: &str, expected: &str| match metadata[field].as_str() {
         None | Some("") => Ok(()),
@@ -57,8 +76,12 @@ pub fn request_token(
         return Err(Refusal::Conflict { group: GROUP.into(), resource: KIND.into(), name: name.into(), why });
     }
     let spec = &body["spec"];
-    let seconds = spec["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
-    check_seconds(seconds)?;
+    let asked = spec["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
+    check_seconds(asked)?;
+    let (seconds, longest) = match terms {
+        TokenTerms::AsAsked => (asked, POD_REAL_SECONDS),
+        TokenTerms::AtMost(longest) => (asked.min(longest), POD_REAL_SECONDS.min(longest)),
+    };
     let mut audiences: Vec<String> =
         spec["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     if audiences.is_empty() {
@@ -67,7 +90,7 @@ pub fn request_token(
     let bound = bound(&spec["boundObjectRef"], (namespace, name), objects)?;
     let is_pods_own = matches!(bound, Some(Bound::Pod { .. })) && audiences.iter().all(|one| one == signer.issuer());
     let (lives, warn_after) = if is_pods_own && seconds == POD_SECONDS {
-        (POD_REAL_SECONDS, Some(UnixSeconds(now.0 + seconds)))
+        (longest, Some(UnixSeconds(now.0 + seconds)))
     } else {
         (seconds, None)
     };
@@ -82,7 +105,7 @@ pub fn request_token(
     };
     let token =
         signer.sign(&claims).map_err(|error| Refusal::Internal(format!("failed to generate token: {error}")))?;
-    Ok(json!({
+    let object = json!({
         "kind": KIND,
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {
@@ -90,7 +113,9 @@ pub fn request_token(
         },
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec["boundObjectRef"]},
         "status": {"token": token.reveal(), "expirationTimestamp": timestamp(now.0 + seconds)},
-    }))
+    });
+    let shortened = || format!("requested expiration of {asked} seconds shortened to {seconds} seconds");
+    Ok(IssuedToken { object, warning: (seconds < asked).then(shortened) })
 }
 
 fn check_seconds(seconds: i64) -> Result<(), Refusal> {
@@ -119,8 +144,8 @@ fn bound(
         ("v1" | "", "Node") => Bound::Node(find(objects, BoundKind::Node, "", name)?),
         ("v1" | "", "Pod") => {
             let pod = find(objects, BoundKind::Pod, namespace, name)?;
-            let node = pod_facts(objects, (namespace, account), name)?;
-            Bound::Pod { pod, node }
+            let (node, on_machine) = pod_facts(objects, (namespace, account), name)?;
+            Bound::Pod { pod, node, on_machine }
         }
         _ => {
             let (group, version) = version.split_once('/').unwrap_or(("", version));
@@ -140,23 +165,27 @@ fn bound(
     Ok(Some(bound))
 }
 
-/// The node that a pod runs on. A pod of another account cannot carry this one's token.
+/// The node that a pod runs on, and whether it is a machine that joined. A pod of another account cannot carry this one's
+/// token.
 fn pod_facts(
     objects: &dyn BoundObjects,
     (namespace, account): (&str, &str),
     pod: &str,
-) -> Result<Option<ObjectRef>, Refusal> {
-    let Some(pod) = objects.find(BoundKind::Pod, namespace, pod) else { return Ok(None) };
+) -> Result<(Option<ObjectRef>, bool), Refusal> {
+    let Some(pod) = objects.find(BoundKind::Pod, namespace, pod) else { return Ok((None, false)) };
     if pod["spec"]["serviceAccountName"] != account {
         let account = go_quote(account);
         return Err(Refusal::BadRequest(format!(
             "cannot bind token for serviceaccount {account} to pod running with different serviceaccount name."
         )));
     }
-    let node = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
-    Ok(node.map(|node| {
-        find(objects, BoundKind::Node, "", node).unwrap_or_else(|_| ObjectRef { name: node.into(), uid: String::new() })
-    }))
+    let Some(name) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) else {
+        return Ok((None, false));
+    };
+    let node = objects.find(BoundKind::Node, "", name);
+    let on_machine = node.as_deref().is_some_and(|node| read::annotation(node, MACHINE_KEY).is_some());
+    let uid = node.as_deref().map(|node| read::text(node, "/metadata/uid")).unwrap_or_default().to_owned();
+    Ok((Some(ObjectRef { name: name.to_owned(), uid }), on_machine))
 }
 
 fn find(objects: &dyn BoundObjects, kind: BoundKind, namespace: &str, name: &str) -> Result<ObjectRef, Refusal> {

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::PeerCertificate;
 use crate::auth::{
-    Authenticator, BoundKind, BoundObjects, ClientCertificate, Credentials, Impersonation, StaticTokens, TokenRequest,
-    TokenSigner, UnixSeconds, User, authorize_request, impersonate, request_token, token_review,
+    Authenticator, BoundKind, BoundObjects, ClientCertificate, Credentials, Impersonation, IssuedToken, StaticTokens,
+    TokenRequest, TokenSigner, UnixSeconds, User, authorize_request, impersonate, request_token, token_review,
 };
 use crate::catalog;
 use crate::request::RequestInfo;
@@ -80,10 +80,17 @@ impl Gate {
         Ok(core.with_authority(|authority| authorize_request(authority, user, info))?)
     }
 
-    pub(super) fn request_token(&self, core: &Core, place: (&str, &str), body: &Value) -> Outcome<Value> {
+    pub(super) fn request_token(
+        &self,
+        core: &Core,
+        user: &User,
+        place: (&str, &str),
+        body: &Value,
+    ) -> Outcome<IssuedToken> {
         let (namespace, name) = place;
+        let terms = core.admit_token(user, place, body)?;
         let id = core.uid();
-        let request = TokenRequest { namespace, name, body, id: &id, now: seconds(core) };
+        let request = TokenRequest { namespace, name, body, id: &id, now: seconds(core), terms };
         Ok(request_token(self.authenticator.signer(), &request, &Bound(core))?)
     }
 

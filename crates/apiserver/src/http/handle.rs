@@ -16,7 +16,7 @@ use super::answer::{Answer, Layout};
 use super::body::Body;
 use super::member::Member;
 use super::{BodyError, Caller, Shared, endpoints, flow, join, resources};
-use crate::audit::{AuditLog, Entry, Seen};
+use crate::audit::{AuditLog, AuditNotes, Entry, Seen};
 use crate::auth::{ANONYMOUS, User};
 use crate::metrics;
 use crate::request::{
@@ -50,6 +50,7 @@ pub(crate) struct Call {
     /// What the client reads errors in.
     pub(crate) errors_in: Encoding,
     pub(crate) body: Bytes,
+    pub(crate) notes: AuditNotes,
 }
 
 /// Who sends requests over one connection, and who notes them.
@@ -118,7 +119,10 @@ where
         Ok(answer) => answer,
         Err(failure) => Answer::failure(&failure, speech.errors_in(), speech.layout),
     };
-    if origin.address.is_some() {
+    if let Some(address) = origin.address {
+        if answer.code() == 401 && seen.info.as_ref().is_some_and(|info| is_joining(info)) {
+            shared.attempts.note_refusal(address, shared.core.clock.now());
+        }
         drain(&mut body).await;
     }
     if let Some(info) = &seen.info {
@@ -139,6 +143,10 @@ where
         log.write(&entry.event(&seen));
     }
     answer.into_response(&audit_id)
+}
+
+fn is_joining(info: &RequestInfo) -> bool {
+    info.target == Target::Endpoint(Endpoint::Join)
 }
 
 /// A request without its body.
@@ -208,6 +216,7 @@ where
 {
     let Arrival { origin, parts, speech } = arrival;
     let (info, user) = admit(&shared, &arrival, seen)?;
+    let notes = seen.notes.clone();
     let flow = Arc::clone(&shared);
     let Some(_place) = flow.flow.enter(origin, &user, &info) else { return Ok(flow::too_many()) };
     let _in_flight = shared.metrics.begin(&info.method);
@@ -230,6 +239,7 @@ where
             layout: speech.layout,
             errors_in: speech.errors_in(),
             body,
+            notes,
         };
         if flow::is_large(origin, &call) { flow::apart(call).await } else { route(call).await }
     };
@@ -249,11 +259,17 @@ fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Ar
     let info = RequestInfo::parse(parts.method.as_str(), parts.uri.path(), parts.uri.query().unwrap_or_default())?;
     let info = Arc::new(info);
     seen.info = Some(Arc::clone(&info));
-    let joining = info.target == Target::Endpoint(Endpoint::Join);
+    let joining = is_joining(&info);
+    if let Some(address) = origin.address.filter(|_| joining)
+        && let Some(seconds) = shared.attempts.wait_seconds(address, shared.core.clock.now())
+    {
+        let why = format!("too many attempts to join from this address were refused: try again in {seconds} seconds");
+        return Err(ApiError::too_many_requests(why).retry_after(seconds).into());
+    }
     let user = match &origin.caller {
         Caller::Known(user) => Arc::clone(user),
         Caller::Remote(certificate) => {
-            let newcomer = if joining { join::newcomer(&shared.core, &parts.headers)? } else { None };
+            let newcomer = if joining { join::newcomer(&shared.core, &parts.headers, &seen.notes)? } else { None };
             Arc::new(match newcomer {
                 Some(newcomer) => newcomer,
                 None => shared.gate.authenticate(&shared.core, certificate.as_ref(), &parts.headers)?,

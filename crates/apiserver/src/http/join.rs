@@ -10,7 +10,9 @@
 //!    signed. Who asks again with the same key gets the same answer, and a machine whose name was given to another key
 //!    gets nothing more under it.
 //! 3. What was signed counts for as long as that Node stands with that key ([`member`](super::member)): deleting it ends
-//!    the machine's access.
+//!    the machine's access. A key that was revoked is let in under no name and with no token.
+//! 4. Who is refused often has to wait ([`attempts`](super::attempts)), and every attempt is in the audit log with the id of
+//!    its token and the name it asked for.
 
 use std::sync::Arc;
 
@@ -21,8 +23,10 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::handle::Call;
+use crate::audit::AuditNotes;
 use crate::auth::{
     CertificateSigner, JoinRefusal, KeyHash, SigningRequest, Subject, TOKEN_NAMESPACE, UnixSeconds, User, join,
+    revocation_name,
 };
 use crate::catalog::{self, Resource};
 use crate::keys::MACHINE_KEY;
@@ -59,13 +63,14 @@ fn no_entry(refusal: &JoinRefusal) -> Failure {
 }
 
 /// The holder of the join token that a request shows, if it shows something like one.
-pub(super) fn newcomer(core: &Core, headers: &HeaderMap) -> Outcome<Option<User>> {
+pub(super) fn newcomer(core: &Core, headers: &HeaderMap, notes: &AuditNotes) -> Outcome<Option<User>> {
     let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let credential =
         shown.and_then(|shown| shown.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let Some((id, secret)) = credential.and_then(|(_, token)| join::split_credential(token.trim())) else {
         return Ok(None);
     };
+    notes.add("orlop.dev/join-token", id);
     let record = token(core, id)?;
     join::check_secret(record.as_ref(), secret, now(core)).map_err(|refusal| no_entry(&refusal))?;
     Ok(Some(User { name: format!("{NEWCOMER}{id}"), groups: vec![NEWCOMERS.to_owned()], ..User::default() }))
@@ -86,6 +91,20 @@ fn token(core: &Core, id: &str) -> Outcome<Option<Value>> {
     Ok(core.load(resource, Some(TOKEN_NAMESPACE), &join::token_record(id)).map(|live| live.object))
 }
 
+/// Whether the key of this hash counts no more.
+pub(super) fn is_revoked(core: &Core, key: &str) -> bool {
+    let name = revocation_name(key);
+    kind("configmaps").is_ok_and(|(resource, _)| core.find(resource, Some(TOKEN_NAMESPACE), &name).is_some())
+}
+
+/// What the machine of a revoked key can do.
+pub(super) fn revoked_message(node: &str) -> String {
+    format!(
+        "the key of the machine {node:?} was revoked: to let it in again, remove the folder `machine` of its data \
+         directory, so that it makes a new key, and make a token on the server with `orlop token create --node {node}`"
+    )
+}
+
 pub(super) async fn serve(call: &Call) -> Outcome<Answer> {
     let core = &call.shared.core;
     let Some(authority) = call.shared.machines.get() else {
@@ -100,6 +119,10 @@ pub(super) async fn serve(call: &Call) -> Outcome<Answer> {
     let request = SigningRequest::read(&asked.request)
         .map_err(|error| ApiError::bad_request(format!("the certificate signing request: {error}")))?;
     check_name(&asked.node)?;
+    call.notes.add("orlop.dev/join-machine", &asked.node);
+    if is_revoked(core, &request.key().to_string()) {
+        return Err(refused(403, Reason::Forbidden, revoked_message(&asked.node)));
+    }
     match standing(&call.user) {
         Standing::Newcomer { token } => welcome(core, token, (&asked.node, &request.key())).await?,
         Standing::Member { node } if node == asked.node => still_its_name(core, node, &request.key())?,
@@ -191,6 +214,7 @@ enum Holder {
 fn holder(core: &Core, node: &str, key: &KeyHash) -> Outcome<Holder> {
     match core.load(kind("nodes")?.0, None, node) {
         None => Ok(Holder::Nobody),
+        Some(live) if read::deleting(&live.object) => Err(refused(409, Reason::Conflict, leaving(node))),
         Some(live) if read::annotation(&live.object, MACHINE_KEY) == Some(&key.to_string()) => Ok(Holder::Asker),
         Some(_) => {
             let why = format!(
@@ -202,9 +226,19 @@ fn holder(core: &Core, node: &str, key: &KeyHash) -> Outcome<Holder> {
     }
 }
 
+fn leaving(node: &str) -> String {
+    format!(
+        "the machine {node:?} is being taken out, and its Node waits for finalizers: see `kubectl get node {node} -o yaml`, \
+         and join again when it is gone"
+    )
+}
+
 /// What was signed by an earlier version counts whatever its Node says. Once its name is another's, it gets no new one.
 fn still_its_name(core: &Core, node: &str, key: &KeyHash) -> Outcome<()> {
     let live = core.load(kind("nodes")?.0, None, node);
+    if live.as_ref().is_some_and(|live| read::deleting(&live.object)) {
+        return Err(refused(403, Reason::Forbidden, leaving(node)));
+    }
     match live.as_ref().and_then(|live| read::annotation(&live.object, MACHINE_KEY)) {
         Some(owner) if owner != key.to_string() => {
             let why = format!(

@@ -2,12 +2,15 @@
 //!
 //! Its certificates are good for months, and nobody can take them back from it. They count only while the Node of its name
 //! holds the hash of its key, as [`join`](super::join) wrote it there: an administrator who deletes the Node ends the
-//! machine's access, at once and for watches that are open, too.
+//! machine's access, at once and for watches that are open, too. A Node that waits for finalizers is gone already. A key
+//! that was revoked counts no more under any name.
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::join::{self, MACHINE, NODE};
-use crate::auth::User;
+use crate::auth::{TOKEN_NAMESPACE, User};
 use crate::keys::MACHINE_KEY;
 use crate::kinds::read;
 use crate::status::{ApiError, Reason};
@@ -29,42 +32,64 @@ impl Member {
         Some(Self { node: node.to_owned(), key: key.clone() })
     }
 
-    fn stands(&self, core: &Core) -> bool {
+    fn standing(&self, core: &Core) -> MemberStanding {
         let node = join::kind("nodes").ok().and_then(|(resource, _)| core.load(resource, None, &self.node));
-        node.is_some_and(|live| read::annotation(&live.object, MACHINE_KEY) == Some(&self.key))
+        let is_own = |node: &Value| read::annotation(node, MACHINE_KEY) == Some(&self.key) && !read::deleting(node);
+        match () {
+            () if join::is_revoked(core, &self.key) => MemberStanding::Revoked,
+            () if node.is_some_and(|live| is_own(&live.object)) => MemberStanding::In,
+            () => MemberStanding::TakenOut,
+        }
     }
 
     pub(super) fn check(&self, core: &Core) -> Outcome<()> {
-        if self.stands(core) {
-            return Ok(());
-        }
-        let message = format!(
-            "the machine {node:?} was taken out, or its name is another's now: to let it in again, make a token on the \
-             server with `orlop token create --node {node}`",
-            node = self.node
-        );
+        let node = &self.node;
+        let message = match self.standing(core) {
+            MemberStanding::In => return Ok(()),
+            MemberStanding::Revoked => join::revoked_message(node),
+            MemberStanding::TakenOut => format!(
+                "the machine {node:?} was taken out, or its name is another's now: to let it in again, make a token on \
+                 the server with `orlop token create --node {node}`"
+            ),
+        };
         Err(ApiError { code: 401, reason: Reason::Unauthorized, message, details: None }.into())
     }
 
     /// Ends when the machine is not one of ours any more.
     pub(super) async fn leaves(self, core: Arc<Core>) {
-        let Ok((resource, _)) = join::kind("nodes") else { return };
+        let (Ok((nodes, _)), Ok((notes, _))) = (join::kind("nodes"), join::kind("configmaps")) else { return };
         loop {
-            let Ok(mut changes) = core.store.watch(Scope::all(&resource.stored_as), Start::Now) else { return };
-            // Looked at after the watch has begun, so that nothing happens in between.
-            while self.stands(&core) {
-                match changes.next().await {
+            let Ok(mut nodes) = core.store.watch(Scope::all(&nodes.stored_as), Start::Now) else { return };
+            let notes = Scope::namespace(&notes.stored_as, TOKEN_NAMESPACE);
+            let Ok(mut revocations) = core.store.watch(notes, Start::Now) else { return };
+            // Looked at after the watches have begun, so that nothing happens in between.
+            while self.standing(&core) == MemberStanding::In {
+                let changed = tokio::select! {
+                    changed = nodes.next() => changed,
+                    changed = revocations.next() => changed,
+                };
+                match changed {
                     Ok(_) => {}
                     Err(WatchEnd::Lagged { .. }) => break,
                     // The server ends, and everything with it.
                     Err(WatchEnd::Closed) => return,
                 }
             }
-            if !self.stands(&core) {
+            if self.standing(&core) != MemberStanding::In {
                 return;
             }
         }
     }
+}
+
+/// Whether a machine's certificates count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MemberStanding {
+    In,
+    /// Its Node is gone or about to go, or stands for another key.
+    TakenOut,
+    /// Its key counts no more, whatever its Node says.
+    Revoked,
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! Everything a client sends is bounded here: body, headers, path, query, time. Nothing it sends can panic.
 
 mod answer;
+mod attempts;
 mod body;
 mod containers;
 mod endpoints;
@@ -22,6 +23,7 @@ mod writes;
 pub use body::{Body, Lines};
 
 pub(crate) use answer::{Answer, escape, json_bytes};
+pub(crate) use attempts::JoinAttempts;
 pub(crate) use flow::Flow;
 pub(crate) use gate::Gate;
 
@@ -84,6 +86,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     /// Signs for other machines, where they may join.
     pub(crate) machines: OnceLock<CertificateSigner>,
+    pub(crate) attempts: JoinAttempts,
     /// What the rest of the process measures, in the text form of Prometheus.
     pub(crate) beside: OnceLock<Beside>,
 }

@@ -241,7 +241,7 @@ pub(super) async fn token(call: &Call, asked: &Asked, name: &str) -> Outcome<Ans
     let options = WriteOptions::parse_create(&call.info.query)?;
     let (body, problems) = given.decode(TOKEN_REQUEST, options.field_validation)?;
     let place = (asked.namespace.as_deref().unwrap_or_default(), name);
-    let answer = call.shared.gate.request_token(&call.shared.core, place, &body)?;
-    let warnings = problems.iter().map(ToString::to_string).collect();
-    Ok(Answer::json(201, &answer, call.layout).warn(warnings))
+    let issued = call.shared.gate.request_token(&call.shared.core, &call.user, place, &body)?;
+    let warnings = problems.iter().map(ToString::to_string).chain(issued.warning).collect();
+    Ok(Answer::json(201, &issued.object, call.layout).warn(warnings))
 }

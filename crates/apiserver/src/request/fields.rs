@@ -76,6 +76,11 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
+    /// A selector of these terms.
+    pub fn of(terms: Vec<FieldTerm>) -> Self {
+        Self { terms }
+    }
+
     /// Selects the one object with this name.
     pub fn named(name: &str) -> Self {
         Self { terms: vec![FieldTerm { field: "metadata.name".into(), equal: true, value: name.into() }] }

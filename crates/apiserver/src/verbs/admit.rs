@@ -1,18 +1,20 @@
 //! Admission as the verbs see it: what must be true of the rest of the world for a write to be let through.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
 use super::{Core, Deletion, Outcome, Write, codec, shown};
-use crate::admission::{self, Charge, Lookup, NamespaceLife, Operation, Request, User};
+use crate::admission::{self, Charge, Lookup, NamespaceLife, Operation, Request, TokenTerms, User};
 use crate::auth::{
-    Attributes, Authority, Decision, Object, RoleWrite, WithNodes, check_binding_write, check_role_write, forbidden,
+    Attributes, Authority, Decision, JOIN_TOKEN, Object, RoleWrite, TOKEN_NAMESPACE, UnixSeconds, WithNodes,
+    check_binding_write, check_role_write, forbidden, join,
 };
 use crate::catalog;
 use crate::kinds::{Endpoint, read};
 use crate::sources;
+use crate::status::{ApiError, Resource};
 use crate::store::{self, CommitError, Expect, Key, List, Revision, Scope};
 
 /// Where quotas are stored.
@@ -30,6 +32,16 @@ impl Lookup for State<'_> {
 
     fn namespace(&self, name: &str) -> Option<NamespaceLife> {
         self.0.find(stored_kind("Namespace")?, None, name).map(|stored| codec::namespace_life(&stored))
+    }
+
+    /// Only objects whose stored form has the text are read. A text that is written in another way there finds everything.
+    fn list_containing(&self, kind: &str, text: &str) -> Vec<Value> {
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\<>&".contains(&byte));
+        let Some(resource) = stored_kind(kind).filter(|_| plain) else { return self.list(kind, "") };
+        let page = self.0.store.list(&List::latest(&Scope::all(&resource.stored_as)));
+        let items = page.map(|page| page.items).unwrap_or_default();
+        let has = |stored: &&Arc<store::Stored>| stored.value.windows(text.len()).any(|part| part == text.as_bytes());
+        items.iter().filter(has).map(|stored| shown(resource, codec::decode(stored))).collect()
     }
 
     fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
@@ -113,10 +125,60 @@ impl Core {
         Ok(admission::restrict_node(request, object, &User { name: &user.name, groups: &groups }, &State(self))?)
     }
 
+    /// Admission of the eviction of a pod. One that does not exist is reported by the deletion that follows.
+    pub(super) fn admit_eviction(&self, write: &Write<'_>, name: &str) -> Outcome<()> {
+        let pod = self.load(write.resource, write.namespace, name);
+        let request = Request {
+            subresource: "eviction",
+            ..write.admission(Operation::Create, name, pod.as_ref().map(|live| &live.object))
+        };
+        self.restrict(&request, write.user, None)
+    }
+
+    /// Admission of a request for a token of a service account: on which terms it is given.
+    pub(crate) fn admit_token(
+        &self,
+        user: &crate::auth::User,
+        (namespace, account): (&str, &str),
+        body: &Value,
+    ) -> Outcome<TokenTerms> {
+        let groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
+        let request = Request {
+            operation: Operation::Create,
+            resource: Resource::new("", "serviceaccounts"),
+            subresource: "token",
+            namespace,
+            name: account,
+            old: None,
+        };
+        let may_request = |audience: &str| {
+            let object = Object::Resource { group: "", resource: audience, subresource: "", namespace, name: account };
+            let verb = "request-serviceaccounts-token-audience".into();
+            let attributes = Attributes { user, verb, object, fields: None };
+            self.with_authority(|authority| authority.judge(&attributes)).is_allowed()
+        };
+        let asker = User { name: &user.name, groups: &groups };
+        Ok(admission::restrict_token(&request, body, &asker, &State(self), may_request)?)
+    }
+
     /// Validating admission of a create: what has to be written together with the object.
     pub(super) fn validate_create(&self, write: &Write<'_>, object: &Value) -> Outcome<Vec<store::Write>> {
         self.check_rights(write, object, None)?;
+        self.check_token_rate(write, object)?;
         self.judge(&write.admission(Operation::Create, read::name(object), None), object)
+    }
+
+    /// Join tokens are made by hand, a few at a time.
+    fn check_token_rate(&self, write: &Write<'_>, object: &Value) -> Outcome<()> {
+        let is_token =
+            write.resource.group.is_empty() && write.resource.plural == "secrets" && object["type"] == JOIN_TOKEN;
+        let now = UnixSeconds(write.now.seconds());
+        if is_token && join::too_many_tokens(&State(self).list("Secret", TOKEN_NAMESPACE), now) {
+            let why =
+                "too many join tokens were made in the last minute: wait a minute, and look at `orlop token list`";
+            return Err(ApiError::too_many_requests(why).into());
+        }
+        Ok(())
     }
 
     /// Validating admission of an update: what has to be written together with the object.
@@ -158,7 +220,7 @@ impl Core {
             namespace: write.namespace.unwrap_or_default(),
             name,
         };
-        let attributes = Attributes { user: write.user, verb: "create".into(), object };
+        let attributes = Attributes { user: write.user, verb: "create".into(), object, fields: None };
         match self.with_authority(|authority| authority.judge(&attributes)) {
             Decision::Allowed { .. } => Ok(()),
             Decision::NoOpinion { reason } => Err(forbidden(&attributes, &reason).into()),

@@ -104,6 +104,7 @@ impl Core {
     /// Deletes a pod the polite way.
     pub(crate) async fn evict(&self, write: &Write<'_>, name: &str, given: Given<'_>) -> Outcome<()> {
         let eviction = given.of_kind(write, EVICTION)?;
+        self.admit_eviction(write, name)?;
         let asked = eviction.get("deleteOptions").filter(|options| options.is_object());
         let mut options = match asked {
             Some(options) => DeleteOptions::from_body(options, "policy/v1")?,

@@ -18,14 +18,14 @@ const NOW: UnixSeconds = UnixSeconds(NOW_SECONDS as i64);
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
 
 /// A server that takes machines.
-struct Host {
-    server: Server,
+pub(crate) struct Host {
+    pub(crate) server: Server,
     authority: KeyHash,
     _keys: tempfile::TempDir,
 }
 
 impl Host {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let keys = tempfile::tempdir().expect("a directory can be made");
         let pki = Pki::open(&keys.path().join("pki"), &[], NOW).expect("keys can be made");
         let signer = pki.authority().expect("it was just made");
@@ -35,7 +35,7 @@ impl Host {
         Self { server, authority, _keys: keys }
     }
 
-    async fn token(&self, seconds: i64, node: Option<&str>) -> JoinToken {
+    pub(crate) async fn token(&self, seconds: i64, node: Option<&str>) -> JoinToken {
         let token = JoinToken::new(self.authority).expect("there is randomness");
         let terms = Terms { expires: UnixSeconds(NOW.0 + seconds), node: node.map(str::to_owned) };
         let made = self.server.call("POST", SECRETS, Some(&token.record(&terms))).await;
@@ -43,28 +43,36 @@ impl Host {
         token
     }
 
+    /// The two identities of a machine that joins now.
+    pub(crate) async fn joined(&self, machine: &Machine) -> [Service; 2] {
+        let token = self.token(60, Some(machine.name)).await;
+        let (code, answer) = self.join(&token.credential(), machine).await;
+        assert_eq!(code, 201, "{answer}");
+        ["node", "machine"].map(|which| self.server.api.service().as_user(holder(&answer["certificates"][which])))
+    }
+
     /// Over a connection without a certificate.
-    async fn join(&self, credential: &str, machine: &Machine) -> (u16, Value) {
+    pub(crate) async fn join(&self, credential: &str, machine: &Machine) -> (u16, Value) {
         send(&self.server.api.service().without_strangers(), Some(credential), "/orlop/join", &machine.request()).await
     }
 }
 
-struct Machine {
+pub(crate) struct Machine {
     name: &'static str,
     key: String,
 }
 
 impl Machine {
-    fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str) -> Self {
         Self { name, key: new_key().expect("keys can be made") }
     }
 
-    fn request(&self) -> Value {
+    pub(crate) fn request(&self) -> Value {
         json!({"node": self.name, "request": signing_request(&self.key).expect("the key is good")})
     }
 }
 
-async fn send(service: &Service, credential: Option<&str>, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) async fn send(service: &Service, credential: Option<&str>, path: &str, body: &Value) -> (u16, Value) {
     let mut request = Request::post(path).header("content-type", "application/json");
     if let Some(credential) = credential {
         request = request.header("authorization", format!("Bearer {credential}"));

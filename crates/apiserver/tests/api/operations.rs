@@ -89,8 +89,16 @@ async fn requests_watches_and_objects_are_counted() {
     assert_eq!(server.call_as(&stranger, "GET", "/metrics").await.code, 403);
 }
 
+/// Where an audit log is kept.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    pub(crate) fn read(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().expect("nobody panics").clone()).expect("it is text");
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+}
 
 impl std::io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -102,6 +102,17 @@ impl Server {
         send(service, method, path, (body, "application/json")).await
     }
 
+    /// As [`Server::send_as`], with a body of this content type.
+    pub(crate) async fn send_kind_as(
+        &self,
+        service: &Service,
+        method: &str,
+        path: &str,
+        body: (Option<&Value>, &str),
+    ) -> Answer {
+        send(service, method, path, body).await
+    }
+
     pub(crate) async fn watch(&self, path: &str) -> Events {
         let response = self.raw(Request::get(path)).await;
         assert_eq!(response.status().as_u16(), 200);

@@ -35,8 +35,9 @@ fn a_wrong_credential_is_refused_everywhere_and_none_is_anonymous() {
 fn an_expired_token_is_refused() {
     let authenticator = authenticator();
     let body = json!({"spec": {"expirationSeconds": 600}});
-    let request = TokenRequest { namespace: "conf", name: "sa1", body: &body, id: "i", now: NOW };
-    let answer = request_token(authenticator.signer(), &request, &objects()).unwrap();
+    let terms = crate::admission::TokenTerms::AsAsked;
+    let request = TokenRequest { namespace: "conf", name: "sa1", body: &body, id: "i", now: NOW, terms };
+    let answer = request_token(authenticator.signer(), &request, &objects()).unwrap().object;
     let header = format!("Bearer {}", answer["status"]["token"].as_str().unwrap());
     let credentials = Credentials { authorization: Some(&header), certificate: None };
     let at = |after: i64| authenticator.authenticate(credentials, &objects(), UnixSeconds(NOW.0 + after));

@@ -178,7 +178,7 @@ proptest! {
                 })
             });
             for object in resources.chain([Object::Path("/v"), Object::Path("/v/w"), Object::Path("/")]) {
-                let attributes = Attributes { user: &user, verb: "get".into(), object };
+                let attributes = Attributes { user: &user, verb: "get".into(), object, fields: None };
                 prop_assert_eq!(rbac.decide(&attributes).is_allowed(), model.allows(&attributes), "{:?}", attributes);
             }
         }

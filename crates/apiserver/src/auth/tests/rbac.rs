@@ -172,7 +172,7 @@ fn service_accounts_are_subjects_of_their_own() {
 fn a_yes_names_its_binding_and_a_no_names_missing_roles() {
     let object = Object::Resource { group: "", resource: "pods", subresource: "", namespace: "conf", name: "" };
     let bob = user("bob", &["ops"]);
-    let attributes = Attributes { user: &bob, verb: "list".into(), object };
+    let attributes = Attributes { user: &bob, verb: "list".into(), object, fields: None };
     let rules = json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}]);
     let mut rbac = Rbac::default();
     let subjects = json!([{"kind": "User", "name": "eve"}, {"kind": "Group", "name": "ops"}]);

@@ -104,8 +104,9 @@ fn a_user_is_told_who_they_are() {
 fn a_token_review_says_whose_a_token_is() {
     // C202
     let authenticator = authenticator();
-    let request = TokenRequest { namespace: "conf", name: "sa1", body: &json!({}), id: "i", now: NOW };
-    let answer = request_token(authenticator.signer(), &request, &objects()).unwrap();
+    let terms = crate::admission::TokenTerms::AsAsked;
+    let request = TokenRequest { namespace: "conf", name: "sa1", body: &json!({}), id: "i", now: NOW, terms };
+    let answer = request_token(authenticator.signer(), &request, &objects()).unwrap().object;
     let token = answer["status"]["token"].as_str().unwrap();
     let review = |spec| token_review(&authenticator, &json!({"spec": spec}), &objects(), NOW);
     let good = review(json!({"token": token})).unwrap();

@@ -4,12 +4,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use crate::admission::TokenTerms;
+
 use super::super::{BoundKind, TokenError, TokenRequest, TokenSigner, UnixSeconds, request_token};
 use super::{ISSUER, NOW, Objects, objects, shown, signer};
 
 fn request(signer: &TokenSigner, body: &Value) -> Result<Value, super::Refusal> {
-    let request = TokenRequest { namespace: "conf", name: "sa1", body, id: "jti-1", now: NOW };
-    request_token(signer, &request, &objects())
+    let terms = TokenTerms::AsAsked;
+    let request = TokenRequest { namespace: "conf", name: "sa1", body, id: "jti-1", now: NOW, terms };
+    request_token(signer, &request, &objects()).map(|issued| issued.object)
 }
 
 fn token(signer: &TokenSigner, spec: Value) -> String {
@@ -91,7 +94,8 @@ fn token_requests_are_refused_in_the_words_of_the_reference() {
     for (body, expected) in table {
         assert_eq!(shown(request(&signer, &body)), expected);
     }
-    let elsewhere = TokenRequest { namespace: "conf", name: "sa2", body: &pod("p", json!({})), id: "i", now: NOW };
+    let (body, terms) = (pod("p", json!({})), TokenTerms::AsAsked);
+    let elsewhere = TokenRequest { namespace: "conf", name: "sa2", body: &body, id: "i", now: NOW, terms };
     assert_eq!(
         shown(request_token(&signer, &elsewhere, &objects())),
         "400 BadRequest: cannot bind token for serviceaccount \"sa2\" to pod running with different serviceaccount \
