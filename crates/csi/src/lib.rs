@@ -27,6 +27,7 @@ pub mod authority;
 pub mod client;
 pub mod endpoint;
 pub mod listen;
+pub mod places;
 mod redact;
 mod socket;
 

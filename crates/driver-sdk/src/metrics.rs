@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use csi::places::ConnectionPlaces;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -30,6 +31,8 @@ const END: &str = "# EOF\n";
 
 /// A client that sends nothing for so long is cut off: there is no reason to hold a socket for it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections at the same time. One more takes the place of the one that has been open longest.
+const CONNECTIONS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
@@ -200,11 +203,13 @@ pub async fn serve(
     if !address.ip().is_loopback() {
         return Err(MetricsError::NotLoopback(address));
     }
+    let places = ConnectionPlaces::new(CONNECTIONS);
     let accept = async {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
-                    tokio::spawn(one_client(TokioIo::new(stream), metrics.clone()));
+                Ok((stream, peer)) => {
+                    let (place, metrics) = (places.take(peer.ip()), metrics.clone());
+                    tokio::spawn(async move { place.hold(one_client(TokioIo::new(stream), metrics)).await });
                 }
                 Err(error) => {
                     // Out of file descriptors, mostly: accepting again at once would spin.
@@ -246,4 +251,32 @@ fn respond(request: &Request<Incoming>, metrics: &Metrics) -> Response<String> {
     *response.status_mut() = status;
     response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_that_send_nothing_keep_no_scraper_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let asking = async {
+            let mut idle = Vec::new();
+            for _ in 0..3 * CONNECTIONS {
+                idle.push(TcpStream::connect(address).await.expect("it listens"));
+            }
+            let mut client = TcpStream::connect(address).await.expect("it listens");
+            let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            client.write_all(request).await.expect("it reads");
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.expect("it answers");
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert_eq!(idle[0].read(&mut [0]).await.unwrap_or(0), 0, "the oldest one made room");
+        };
+        serve(listener, Metrics::new("example.org"), asking).await.expect("it is a loopback address");
+    }
 }

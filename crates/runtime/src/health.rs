@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ::csi::places::ConnectionPlaces;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -25,7 +26,7 @@ use tokio::time::timeout;
 use crate::metrics::{self, Metrics};
 use crate::stop::Stop;
 
-/// More connections than this wait.
+/// Connections at the same time. One more takes the place of the one that has been open longest.
 const CONNECTIONS: usize = 64;
 /// A connection that lives longer is closed: probes and scrapers come back.
 const LIFETIME: Duration = Duration::from_secs(60);
@@ -150,6 +151,7 @@ impl Server {
     /// Answers until `stop`.
     pub async fn run(&self, stop: &Stop) {
         let mut open = FuturesUnordered::new();
+        let places = ConnectionPlaces::new(CONNECTIONS);
         let stopped = stop.stopped();
         tokio::pin!(stopped);
         loop {
@@ -157,8 +159,13 @@ impl Server {
                 biased;
                 () = &mut stopped => return,
                 Some(()) = open.next(), if !open.is_empty() => {}
-                accepted = self.listener.accept(), if open.len() < CONNECTIONS => match accepted {
-                    Ok((stream, _)) => open.push(self.serve(stream)),
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, peer)) => {
+                        let place = places.take(peer.ip());
+                        open.push(async move {
+                            place.hold(self.serve(stream)).await;
+                        });
+                    }
                     // Out of file descriptors, or the client has left already; neither gets better by asking at once.
                     Err(error) => {
                         tracing::debug!(%error, "accepting a connection");
@@ -252,6 +259,26 @@ mod tests {
                 let answer = get(address, path).await;
                 assert!(answer.starts_with(&format!("HTTP/1.1 {code}")) && answer.contains(text), "{path}: {answer}");
             }
+            stopper.stop();
+        };
+        tokio::join!(server.run(&stop), asking);
+    }
+
+    #[tokio::test]
+    async fn connections_that_send_nothing_keep_nobody_out() {
+        let (health, metrics) = (Health::default(), Metrics::new(&SystemClock));
+        let server = Server::bind("127.0.0.1:0", "/metrics", &metrics, &health).await.unwrap();
+        let address = server.address().unwrap();
+        let (stopper, stop) = Stopper::new();
+        let asking = async {
+            let mut idle = Vec::new();
+            for _ in 0..3 * CONNECTIONS {
+                idle.push(TcpStream::connect(address).await.unwrap());
+            }
+            let answer = get(address, "/healthz").await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            // The oldest ones were closed to make room.
+            assert_eq!(idle[0].read(&mut [0]).await.unwrap_or(0), 0);
             stopper.stop();
         };
         tokio::join!(server.run(&stop), asking);
