@@ -5,6 +5,7 @@
 
 mod arrows;
 mod banned;
+mod dependencies;
 mod documents;
 mod keys;
 mod sizes;
@@ -48,6 +49,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         findings.extend(banned::check(file, &source));
     }
     findings.extend(documents::check(&files));
+    findings.extend(dependencies::run(&root)?);
     if let Err(error) = crate::codegen::run(true) {
         findings.push(Finding::new("crates/csi/src/generated", 1, format!("{error:#}")));
     }
