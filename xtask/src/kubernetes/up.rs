@@ -32,6 +32,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) struct Up {
     child: Child,
     client: Client,
+    endpoint: Endpoint,
 }
 
 impl Up {
@@ -50,8 +51,14 @@ impl Up {
         let mut child = command.spawn().context("starting orlop up")?;
         let address = timeout(PATIENCE, ready(&mut child)).await.context("orlop up does not become ready")??;
         let took = started.elapsed();
-        let client = Client::new(&endpoint(&address, data)?)?;
-        Ok((Self { child, client }, took))
+        let endpoint = endpoint(&address, data)?;
+        let client = Client::new(&endpoint)?;
+        Ok((Self { child, client, endpoint }, took))
+    }
+
+    /// Where its API is, as its administrator.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     pub(crate) fn pid(&self) -> anyhow::Result<u32> {
