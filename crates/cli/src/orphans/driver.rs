@@ -63,7 +63,13 @@ impl Connected {
             async { if self.can(Rpc::ListVolumes) { listed(self.volumes().await) } else { Listed::CannotList } },
             async { if self.can(Rpc::ListSnapshots) { listed(self.snapshots().await) } else { Listed::CannotList } },
         );
-        Has { name: self.facts.name.as_str().into(), volumes, snapshots }
+        Has { name: self.facts.name.as_str().into(), volumes, snapshots, place: self.place().await }
+    }
+
+    /// Where it runs. A driver that is asked for the whole cluster has no node to tell of.
+    async fn place(&self) -> Option<std::collections::BTreeMap<String, String>> {
+        let info = self.driver.node_get_info(v1::NodeGetInfoRequest {}, self.timeout).await.ok()?;
+        info.accessible_topology.map(|place| place.segments.into_iter().collect())
     }
 
     fn can(&self, rpc: Rpc) -> bool {

@@ -47,6 +47,8 @@ pub struct Driver {
     pub name: Box<str>,
     pub volumes: Listed<Held>,
     pub snapshots: Listed<Held>,
+    /// The labels of the place that it runs in, if it says so: it lists what is there, and not what is on other machines.
+    pub place: Option<BTreeMap<String, String>>,
 }
 
 /// A volume or snapshot of a driver.
@@ -141,6 +143,17 @@ pub struct Gone {
     pub reclaim: Option<ReclaimPolicy>,
 }
 
+/// An object whose volume or snapshot is on another machine, or may be: this driver cannot tell whether it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnOtherMachine {
+    pub what: What,
+    /// The name of the PersistentVolume or VolumeSnapshotContent.
+    pub object: Box<str>,
+    pub handle: Box<str>,
+    /// The nodes that the volume can be reached from; empty where that is not known.
+    pub machines: Vec<Box<str>>,
+}
+
 /// What came of comparing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -150,6 +163,8 @@ pub struct Report {
     pub snapshots: Option<usize>,
     pub orphans: Vec<Orphan>,
     pub gone: Vec<Gone>,
+    /// What cannot be judged from the driver's machine.
+    pub elsewhere: Vec<OnOtherMachine>,
     /// Lists that the driver did not give, and why.
     pub unlisted: Vec<(What, String)>,
     pub unseen: Vec<Unseen>,
@@ -187,6 +202,7 @@ pub fn compare(driver: Twice<'_>, picture: &Picture, contents: &Listing<Snapshot
         name: before.name.clone(),
         volumes: both(&before.volumes, &after.volumes),
         snapshots: both(&before.snapshots, &after.snapshots),
+        place: after.place.clone(),
     };
     let mut report = Report {
         driver: driver.name.clone(),
@@ -194,6 +210,7 @@ pub fn compare(driver: Twice<'_>, picture: &Picture, contents: &Listing<Snapshot
         snapshots: count(&driver.snapshots),
         orphans: Vec::new(),
         gone: Vec::new(),
+        elsewhere: Vec::new(),
         unlisted: Vec::new(),
         unseen: picture.unseen(),
     };
@@ -263,14 +280,33 @@ fn volumes(report: &mut Report, driver: &Driver, picture: &Picture) {
         if all.iter().any(|held| held.handle == handle) || volume.meta.is_deleting() {
             continue;
         }
+        let object = volume.name().into();
+        if is_elsewhere(driver, volume) {
+            let machines = machines_of(volume, picture);
+            report.elsewhere.push(OnOtherMachine { what: What::Volume, object, handle, machines });
+            continue;
+        }
         report.gone.push(Gone {
             what: What::Volume,
-            object: volume.name().into(),
+            object,
             handle,
             user: volume.claim.as_ref().map(|reference| reference.key.clone()),
             reclaim: Some(volume.reclaim),
         });
     }
+}
+
+/// Whether a volume cannot be reached from the place where the driver runs.
+fn is_elsewhere(driver: &Driver, volume: &Volume) -> bool {
+    let place = driver.place.as_ref().filter(|place| !place.is_empty());
+    place.is_some_and(|place| !volume.reachable_from("", &place.iter().collect()))
+}
+
+/// The nodes that a volume can be reached from.
+fn machines_of(volume: &Volume, picture: &Picture) -> Vec<Box<str>> {
+    let nodes = picture.nodes.items().iter();
+    let reaching = nodes.filter(|node| volume.reachable_from(node.name(), &node.meta.labels));
+    reaching.map(|node| node.name().into()).collect()
 }
 
 /// What any volume of the driver that nobody names could turn out to be.
@@ -343,6 +379,12 @@ fn snapshots(report: &mut Report, driver: &Driver, contents: &Listing<SnapshotCo
             continue;
         };
         let (object, user) = (content.meta.key.name().into(), Some(content.snapshot.clone()));
+        // A content does not say where its snapshot is. Where the driver has volumes on other machines, it may be there.
+        if report.elsewhere.iter().any(|other| other.what == What::Volume) {
+            let (what, machines) = (What::Snapshot, Vec::new());
+            report.elsewhere.push(OnOtherMachine { what, object, handle, machines });
+            continue;
+        }
         report.gone.push(Gone { what: What::Snapshot, object, handle, user, reclaim: None });
     }
 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Gone, Keep, Orphan, Report, What};
+use super::{Gone, Keep, OnOtherMachine, Orphan, Report, What};
 use crate::table::{self, Cell, Column, Look, Table, Tone};
 use crate::tree::{unseen_text, unseen_value};
 
@@ -57,12 +57,31 @@ impl Gone {
         };
         format!("the driver has no {} {:?}{user}", self.what.name(), self.handle)
     }
+}
 
-    fn kind(&self) -> &'static str {
-        match self.what {
-            What::Volume => "pv",
-            What::Snapshot => "content",
+impl OnOtherMachine {
+    /// Whose it is, and who can tell more.
+    pub fn sentence(&self) -> String {
+        let what = self.what.name();
+        match (&self.machines[..], self.what) {
+            ([], What::Snapshot) => {
+                format!("the {what} may be on another machine and cannot be judged from here; ask the driver there")
+            }
+            ([], What::Volume) => {
+                format!("the {what} is on another machine and cannot be judged from here; ask the driver there")
+            }
+            (machines, _) => format!(
+                "the {what} is on machine {} and cannot be judged from here; ask the driver there",
+                machines.join(" or ")
+            ),
         }
+    }
+}
+
+fn kind(what: What) -> &'static str {
+    match what {
+        What::Volume => "pv",
+        What::Snapshot => "content",
     }
 }
 
@@ -84,12 +103,22 @@ impl Report {
         }
         for gone in &self.gone {
             table.push([
-                gone.kind().into(),
+                kind(gone.what).into(),
                 (&*gone.object).into(),
                 Cell::default(),
                 Cell::new("gone", Tone::Bad),
                 Cell::default(),
                 gone.sentence().into(),
+            ]);
+        }
+        for other in &self.elsewhere {
+            table.push([
+                kind(other.what).into(),
+                (&*other.object).into(),
+                Cell::default(),
+                Cell::new("elsewhere", Tone::Quiet),
+                Cell::default(),
+                other.sentence().into(),
             ]);
         }
         if !table.is_empty() {
@@ -111,6 +140,7 @@ impl Report {
         let (volumes, snapshots) = (has(self.volumes, What::Volume), has(self.snapshots, What::Snapshot));
         let told = self.unlisted.is_empty() && self.unseen.is_empty();
         let verdict = match (self.agrees(), told) {
+            (true, true) if !self.elsewhere.is_empty() => "; the cluster knows them all",
             (true, true) => "; the cluster knows them all, and they are all there",
             (true, false) => "; no difference was found in what could be looked at",
             (false, _) => "",
@@ -126,6 +156,7 @@ impl Report {
             "snapshots": self.snapshots,
             "orphans": self.orphans.iter().map(orphan).collect::<Vec<_>>(),
             "gone": self.gone.iter().map(gone).collect::<Vec<_>>(),
+            "elsewhere": self.elsewhere.iter().map(elsewhere).collect::<Vec<_>>(),
             "unlisted": self.unlisted.iter().map(|(what, why)| json!({"what": what.name(), "why": why})).collect::<Vec<_>>(),
             "unseen": unseen_value(&self.unseen),
         })
@@ -154,5 +185,15 @@ fn gone(gone: &Gone) -> Value {
         "user": gone.user.as_ref().map(api::Key::name),
         "reclaim": gone.reclaim.map(api::ReclaimPolicy::name),
         "sentence": gone.sentence(),
+    })
+}
+
+fn elsewhere(other: &OnOtherMachine) -> Value {
+    json!({
+        "kind": other.what.name(),
+        "object": other.object,
+        "handle": other.handle,
+        "machines": other.machines,
+        "sentence": other.sentence(),
     })
 }

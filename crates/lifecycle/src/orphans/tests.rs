@@ -20,6 +20,7 @@ fn driver(volumes: &[&str], snapshots: &[&str]) -> Driver {
         name: DRIVER.into(),
         volumes: Listed::All(volumes.iter().map(|handle| held(handle)).collect()),
         snapshots: Listed::All(snapshots.iter().map(|handle| held(handle)).collect()),
+        place: None,
     }
 }
 
@@ -151,11 +152,43 @@ fn an_object_whose_volume_is_gone_is_told_unless_it_is_going_itself() {
 }
 
 #[test]
+fn a_volume_of_another_machine_is_not_called_gone() {
+    let on = |name: &str, handle: &str, machine: &str| {
+        let terms = json!([{"matchExpressions": [{"key": "machine", "operator": "In", "values": [machine]}]}]);
+        volume(
+            name,
+            json!({"spec": {"csi": {"driver": DRIVER, "volumeHandle": handle},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}),
+        )
+    };
+    let node = |name: &str| read(json!({"metadata": {"name": name, "labels": {"machine": name}}}));
+    let picture = Picture {
+        nodes: Listing::Seen(vec![node("alpha"), node("beta")]),
+        ..cluster(vec![
+            on("here", "h-1", "alpha"),
+            on("lost", "h-2", "alpha"),
+            on("there", "h-3", "beta"),
+            on("far", "h-4", "gamma"),
+        ])
+    };
+    let content: SnapshotContent = read(json!({"metadata": {"name": "copy"}, "spec": {"driver": DRIVER,
+        "volumeSnapshotRef": {"namespace": "n", "name": "s"}}, "status": {"snapshotHandle": "s-1"}}));
+    let place = Some(BTreeMap::from([("machine".to_owned(), "alpha".to_owned())]));
+    let has = Driver { place, ..driver(&["h-1"], &[]) };
+    let report = compare(Twice { before: &has, after: &has }, &picture, &Listing::Seen(vec![content]));
+    assert_eq!(report.gone.iter().map(|gone| &*gone.object).collect::<Vec<_>>(), ["lost"]);
+    golden("orphans/golden/elsewhere.txt", &report.text(Look::PLAIN));
+    let unplaced = judge(&driver(&["h-1"], &[]), &picture);
+    assert_eq!((unplaced.gone.len(), unplaced.elsewhere.len()), (3, 0), "a driver of the whole cluster can tell");
+}
+
+#[test]
 fn a_driver_that_cannot_list_says_nothing_about_anything() {
     let mute = Driver {
         name: DRIVER.into(),
         volumes: Listed::CannotList,
         snapshots: Listed::Failed("ListSnapshots: Unavailable: busy".to_owned()),
+        place: None,
     };
     let report = judge(&mute, &cluster(vec![named("a", "h-1")]));
     assert!(report.agrees() && report.volumes.is_none(), "{report:?}");
