@@ -23,6 +23,9 @@ pub(crate) struct World {
     pub(crate) stands: BTreeMap<(VolumeId, Uid), Because>,
     /// Mounts that do not answer, with the machine's words.
     pub(crate) silent: BTreeMap<(VolumeId, Uid), Box<str>>,
+    /// What drivers said of the condition of pods' volumes: nothing bad, or their words. A volume that its driver has not
+    /// been asked about in this life of the agent is not in it.
+    pub(crate) conditions: BTreeMap<(VolumeId, Uid), Option<Box<str>>>,
     /// Drivers that cannot be asked, and since when; kept only where something follows from it.
     pub(crate) away: BTreeMap<Box<str>, Instant>,
     /// What the node's status lists as in use, as the server stored it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::keys::condition;
 use api::{Key, Kind, Uid};
 use lifecycle::Reason as _;
+use lifecycle::health::ABNORMAL_REASON;
 use lifecycle::node::Because;
 use runtime::client::{Deleted, Error, Preconditions};
 use runtime::{Patch, Verdict};
@@ -101,6 +102,7 @@ impl Agent {
             let mut touched = world.desired.remove(uid);
             touched.extend(world.held_by(uid));
             world.stands.retain(|(_, pod), _| pod != uid);
+            world.conditions.retain(|(_, pod), _| pod != uid);
             touched
         };
         self.tokens.forget(uid);
@@ -128,7 +130,15 @@ impl Agent {
     pub(super) async fn tell(&self, pod: &Arc<LocalPod>) -> Result<(), Error> {
         let Some(desired) = self.world().desired.pod(pod.uid()).cloned() else { return Ok(()) };
         let mut waits: Vec<(&str, Because)> = Vec::new();
+        let mut troubles: Vec<(&str, Box<str>)> = Vec::new();
+        let mut unasked = false;
         for (name, volume) in &desired.volumes {
+            if let Ok(wish) = volume {
+                match self.world().conditions.get(&(wish.id.clone(), pod.uid().clone())) {
+                    Some(said) => troubles.extend(said.clone().map(|message| (&**name, message))),
+                    None => unasked = self.options.stats.is_some(),
+                }
+            }
             match volume {
                 Ok(wish) => match self.stands(&wish.id, pod.uid()) {
                     Because::Ready | Because::Republishing | Because::Expanding => {}
@@ -142,7 +152,12 @@ impl Agent {
                 }
             }
         }
-        let said = say(&waits);
+        let said = say(&waits, &troubles);
+        // What an earlier life of the agent said of a volume holds until its driver was asked again.
+        let held_abnormal = |held: &Said| &*held.reason == ABNORMAL_REASON && held.status == said.status;
+        if unasked && troubles.is_empty() && pod.said.as_ref().is_some_and(held_abnormal) {
+            return Ok(());
+        }
         if pod.said.as_ref().is_some_and(|held| {
             (&held.status, &held.reason, &held.message) == (&said.status, &said.reason, &said.message)
         }) {
@@ -197,18 +212,17 @@ impl Agent {
     }
 }
 
-/// The condition that these reasons make.
-fn say(waits: &[(&str, Because)]) -> Said {
-    let Some((_, first)) = waits.first() else {
-        return Said { status: "True".into(), reason: "Mounted".into(), message: "".into(), since: None };
+/// The condition that these reasons make. A volume that is mounted and not well does not change the status.
+fn say(waits: &[(&str, Because)], troubles: &[(&str, Box<str>)]) -> Said {
+    let waiting = waits.iter().map(|(name, because)| format!("{name}: {because}"));
+    let sentences: Vec<String> =
+        waiting.chain(troubles.iter().map(|(name, message)| format!("{name}: {message}"))).collect();
+    let (status, reason) = match (waits.first(), troubles) {
+        (Some((_, first)), _) => ("False", camel(first.code())),
+        (None, [_, ..]) => ("True", ABNORMAL_REASON.to_owned()),
+        (None, []) => ("True", "Mounted".to_owned()),
     };
-    let sentences: Vec<String> = waits.iter().map(|(name, because)| format!("{name}: {because}")).collect();
-    Said {
-        status: "False".into(),
-        reason: camel(first.code()).into(),
-        message: sentences.join("; ").into(),
-        since: None,
-    }
+    Said { status: status.into(), reason: reason.into(), message: sentences.join("; ").into(), since: None }
 }
 
 /// `not_attached` as a condition's reason is written: `NotAttached`.
@@ -227,9 +241,18 @@ mod tests {
     #[test]
     fn a_condition_names_every_volume_that_is_not_ready() {
         let waits = [("data", Because::NotAttached), ("logs", Because::Staging)];
-        let said = say(&waits);
+        let said = say(&waits, &[]);
         assert_eq!((&*said.status, &*said.reason), ("False", "NotAttached"));
         assert!(said.message.contains("data: ") && said.message.contains("; logs: "), "{}", said.message);
-        assert_eq!(&*say(&[]).status, "True");
+        assert_eq!(&*say(&[], &[]).status, "True");
+    }
+
+    #[test]
+    fn a_mounted_volume_that_is_not_well_is_named_and_stays_ready() {
+        let said = say(&[], &[("data", "writes were lost: x".into())]);
+        assert_eq!((&*said.status, &*said.reason), ("True", ABNORMAL_REASON));
+        assert_eq!(&*said.message, "data: writes were lost: x");
+        let both = say(&[("logs", Because::Staging)], &[("data", "pool full: x".into())]);
+        assert!(&*both.status == "False" && both.message.ends_with("; data: pool full: x"), "{}", both.message);
     }
 }

@@ -9,6 +9,7 @@ use csi::v1::node_service_capability::rpc::Type as NodeRpc;
 use csi::v1::volume_usage::Unit;
 use futures_util::stream::{self, StreamExt as _};
 use lifecycle::Notice;
+use lifecycle::health;
 use lifecycle::node::Held;
 use lifecycle::node::because::Stage;
 use tokio::time::{Instant, sleep};
@@ -95,16 +96,57 @@ impl Agent {
         let began = Instant::now();
         let answer = asked.driver.node_get_volume_stats(request, self.options.timeout).await;
         self.metrics.collected(driver.as_str(), began.elapsed());
-        let answer = answer.ok()?;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                // A refusal may say that something is wrong with the volume itself, such as that its pool is missing.
+                if let Some(words) = health::known_words(error.message()) {
+                    self.note_condition(wish, Some(words));
+                }
+                return None;
+            }
+        };
         let mut numbers = numbers(&answer.usage);
         if let Some(condition) = answer.volume_condition.filter(|_| asked.can(NodeRpc::VolumeCondition)) {
             numbers[6] = Some(if condition.abnormal { 1.0 } else { 0.0 });
-            if condition.abnormal {
-                let message = format!("Volume {}: {}", wish.volume, condition.message);
-                self.notices.always(&*wish.pod, &Notice::warning("VolumeConditionAbnormal", message));
-            }
+            self.note_condition(wish, condition.abnormal.then_some(&*condition.message));
         }
         Some(numbers)
+    }
+
+    /// Tells what a driver says of a volume's condition when that changes: in an event and in the pod's condition.
+    fn note_condition(&self, wish: &Wish, abnormal: Option<&str>) {
+        let pod = self.by_uid.first(wish.pod.uid().as_str()).unwrap_or_else(|| wish.pod.clone());
+        let said = pod.said.as_ref();
+        let key = (wish.id.clone(), wish.pod.uid().clone());
+        let before = {
+            let mut world = self.world();
+            let before = world.conditions.get(&key).cloned();
+            match (abnormal, before.as_ref().map(Option::as_deref)) {
+                (Some(now), Some(Some(before))) if health::is_same(before, now) => return,
+                (None, Some(None)) => return,
+                _ => world.conditions.insert(key, abnormal.map(Into::into)),
+            };
+            before.flatten()
+        };
+        // An earlier life of the agent may have told it.
+        let told = |now: &str| before.is_none() && said.is_some_and(|said| said.message.contains(now));
+        let left = said.is_some_and(|said| &*said.reason == health::ABNORMAL_REASON);
+        let notice = match abnormal {
+            Some(now) => {
+                let notice = Notice::warning(health::ABNORMAL_EVENT, format!("Volume {}: {now}", wish.volume));
+                (!told(now)).then_some(notice)
+            }
+            None if before.is_some() || left => {
+                let message = format!("Volume {}: {}", wish.volume, health::WELL_AGAIN);
+                Some(Notice::normal(health::NORMAL_EVENT, message))
+            }
+            None => return,
+        };
+        if let Some(notice) = notice {
+            self.notices.always(&*wish.pod, &notice);
+        }
+        self.wake_pod(wish.pod.uid());
     }
 
     /// Looks at every mount that should live: one that is dead is made anew, one that is gone is asked for again.
