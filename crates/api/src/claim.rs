@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use crate::access::{AccessModes, VolumeMode};
 use crate::amount::Amount;
-use crate::keys::annotation;
-use crate::object::{Key, Kind, Meta, Object, Uid, Word};
+use crate::keys::{annotation, condition};
+use crate::object::{Key, Kind, Meta, Object, Uid, UnixSeconds, Word};
 use crate::selector::LabelSelector;
 
 /// What a claim asks for and what it got.
@@ -42,6 +42,17 @@ pub struct ClaimStatus {
     pub allocated: Option<Amount>,
     /// How far a resize has come.
     pub resize: Option<Word>,
+    /// Its volume is not well, as a sidecar of ours wrote into the claim's conditions.
+    pub abnormal: Option<Box<AbnormalVolume>>,
+}
+
+/// What a driver says of a volume that is not well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AbnormalVolume {
+    /// The driver's words.
+    pub message: Box<str>,
+    /// When it was first said, if the condition tells.
+    pub since: Option<UnixSeconds>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -232,6 +243,25 @@ struct WireStatus {
     modify_volume_status: Option<WireModify>,
     allocated_resources: BTreeMap<Box<str>, serde_json::Value>,
     allocated_resource_statuses: BTreeMap<Box<str>, Word>,
+    conditions: Option<Vec<WireCondition>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireCondition {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: Box<str>,
+    #[serde(default)]
+    message: Option<Box<str>>,
+    #[serde(default)]
+    last_transition_time: Option<UnixSeconds>,
+}
+
+fn abnormal(conditions: Vec<WireCondition>) -> Option<Box<AbnormalVolume>> {
+    let said = |one: &WireCondition| &*one.kind == condition::VOLUME_ABNORMAL && &*one.status == "True";
+    let found = conditions.into_iter().find(said)?;
+    Some(Box::new(AbnormalVolume { message: found.message.unwrap_or_default(), since: found.last_transition_time }))
 }
 
 #[derive(Deserialize, Default)]
@@ -278,6 +308,7 @@ impl From<Wire> for Claim {
                 allocated: storage(&status.allocated_resources),
                 resize: status.allocated_resource_statuses.remove("storage").filter(|word| !word.is_empty()),
                 attributes_class: status.current_volume_attributes_class_name,
+                abnormal: status.conditions.and_then(abnormal),
                 attributes_target: status
                     .modify_volume_status
                     .and_then(|modify| modify.target_volume_attributes_class_name),

@@ -206,6 +206,8 @@ pub mod context {
 pub mod condition {
     /// Whether a pod's volumes are mounted, on a machine whose agent runs no containers.
     pub const VOLUMES_READY: &str = "orlop.dev/VolumesReady";
+    /// Of a claim: its driver says that something is wrong with its volume.
+    pub const VOLUME_ABNORMAL: &str = "orlop.dev/VolumeAbnormal";
 }
 
 /// Values of labels.

@@ -16,6 +16,8 @@ pub struct Node {
     pub ready: Readiness,
     /// When `ready` became what it is, if the node's condition says so.
     pub ready_since: Option<UnixSeconds>,
+    /// When the node last said that it lives, if its condition Ready tells.
+    pub heartbeat: Option<UnixSeconds>,
     /// What the attach/detach controller reports to be attached here, in the order of the object.
     pub attached: Box<[AttachedVolume]>,
     /// Unique names of the volumes that the node's agent uses, or is about to use.
@@ -68,6 +70,11 @@ impl Node {
         self.attached.iter().any(|volume| &*volume.name == unique)
     }
 
+    /// Whether it was heard of before and is not any more: whoever follows nodes' leases has set its condition to Unknown.
+    pub fn is_lost(&self) -> bool {
+        self.ready == Readiness::Unknown && (self.heartbeat.is_some() || self.ready_since.is_some())
+    }
+
     /// Whether the node's agent uses the volume of this unique name.
     pub fn uses(&self, unique: &str) -> bool {
         self.in_use.iter().any(|name| &**name == unique)
@@ -115,6 +122,8 @@ struct WireCondition {
     status: Box<str>,
     #[serde(rename = "lastTransitionTime", default)]
     changed: Option<UnixSeconds>,
+    #[serde(rename = "lastHeartbeatTime", default)]
+    heartbeat: Option<UnixSeconds>,
 }
 
 impl From<WireNode> for Node {
@@ -128,6 +137,7 @@ impl From<WireNode> for Node {
         Self {
             ready,
             ready_since: condition.and_then(|condition| condition.changed),
+            heartbeat: condition.and_then(|condition| condition.heartbeat),
             meta: wire.metadata,
             unschedulable: wire.spec.unschedulable,
             taints: wire.spec.taints,

@@ -6,6 +6,7 @@
 //! | [`provision`] | volumes are made for claims and deleted, by anything that is a [`provision::Provisioner`] |
 //! | [`schedule`] | pods get the node that their volumes can be reached from |
 //! | [`capacity`] | the scheduler is told how much room a driver has, and where |
+//! | [`health`] | a claim says what its driver says of its volume's condition |
 //! | [`attacher`] | a driver publishes volumes to nodes, and takes them back |
 //! | [`protect`] | what is in use does not go away |
 //! | [`ephemeral`] | claims that are made for a pod |
@@ -24,6 +25,7 @@ pub mod bind;
 pub mod capacity;
 pub mod ephemeral;
 mod handles;
+pub mod health;
 mod index;
 pub mod node_lifecycle;
 pub mod protect;

@@ -10,6 +10,7 @@ pub mod capacity;
 pub mod decision;
 pub mod ephemeral;
 pub mod explain;
+pub mod health;
 pub mod measured;
 pub mod migration;
 pub mod node;

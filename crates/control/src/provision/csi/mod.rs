@@ -55,11 +55,19 @@ pub struct Options {
     pub node: Option<NodeMode>,
     /// How soon failed work of this provisioner's own queues comes back.
     pub backoff: runtime::queue::Backoff,
+    /// How often the driver is asked how its volumes are; `None`: never.
+    pub monitor: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { plans: Default::default(), timeout: Duration::from_secs(10), node: None, backoff: Default::default() }
+        Self {
+            plans: Default::default(),
+            timeout: Duration::from_secs(10),
+            node: None,
+            backoff: Default::default(),
+            monitor: None,
+        }
     }
 }
 

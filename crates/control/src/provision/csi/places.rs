@@ -184,6 +184,7 @@ impl Own {
             taints: Box::default(),
             ready: Readiness::Unknown,
             ready_since: None,
+            heartbeat: None,
             attached: Box::default(),
             in_use: Box::default(),
         };

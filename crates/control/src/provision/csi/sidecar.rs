@@ -1,5 +1,5 @@
 //! Everything that runs beside one driver, on any context: the engine with the driver behind it, the guards of sources,
-//! and what tells its room.
+//! what tells its room, and what follows the condition of its volumes.
 //!
 //! It works alone (`orlop sidecar`), or in one process with the binder, whose requests then come without a write.
 
@@ -11,6 +11,7 @@ use runtime::csi::{Driver, Facts};
 use super::{CsiProvisioner, GuardOptions, Guards, Options};
 use crate::Context;
 use crate::capacity::{self, Producer};
+use crate::health::{Monitor, MonitorOptions};
 use crate::provision::{self, Engine};
 
 /// How the parts behave.
@@ -30,6 +31,7 @@ pub struct Sidecar {
     engine: Engine<CsiProvisioner>,
     guards: Guards,
     capacity: Option<Producer>,
+    monitor: Option<Monitor>,
 }
 
 impl Sidecar {
@@ -37,6 +39,10 @@ impl Sidecar {
     /// run the driver's connection and the context's caches.
     pub fn new(context: &Context, driver: &Driver, facts: &Facts, options: SidecarOptions) -> Self {
         let SidecarOptions { provisioner, engine, guards, capacity } = options;
+        let (timeout, only_here) = (provisioner.timeout, provisioner.node.is_some());
+        let monitor = provisioner.monitor.map(|interval| {
+            Monitor::new(context, driver, &facts.name, MonitorOptions { interval, timeout, only_here })
+        });
         let provisioner = CsiProvisioner::new(context, driver, facts, provisioner);
         let capacity = capacity.map(|options| Producer::new(context, driver, &facts.name, options));
         if let Some(producer) = &capacity {
@@ -44,7 +50,7 @@ impl Sidecar {
         }
         let guards = Guards::new(context, &provisioner, guards);
         let engine = Engine::new(context, Arc::new(provisioner.clone()), engine);
-        Self { provisioner, engine, guards, capacity }
+        Self { provisioner, engine, guards, capacity, monitor }
     }
 
     /// Works until `stop`. It may be called again afterwards, never twice at once.
@@ -54,12 +60,18 @@ impl Sidecar {
                 producer.run(stop).await;
             }
         };
+        let monitor = async {
+            if let Some(monitor) = &self.monitor {
+                monitor.run(stop).await;
+            }
+        };
         // Each on the heap: together they would be one large state on the stack of whoever polls.
         tokio::join!(
             Box::pin(self.engine.run(stop)),
             Box::pin(self.provisioner.run(stop)),
             Box::pin(self.guards.run(stop)),
             Box::pin(capacity),
+            Box::pin(monitor),
         );
     }
 }

@@ -38,6 +38,8 @@ pub(crate) fn abilities(says: &Capabilities) -> Abilities {
         (Rpc::ListVolumes, Ability::ListVolumes),
         (Rpc::ListVolumesPublishedNodes, Ability::ListPublishedNodes),
         (Rpc::GetCapacity, Ability::Capacity),
+        (Rpc::GetVolume, Ability::GetVolume),
+        (Rpc::VolumeCondition, Ability::VolumeCondition),
     ];
     let services = services.into_iter().filter(|(service, _)| says.serves(*service)).map(|(_, ability)| ability);
     let calls = calls.into_iter().filter(|(rpc, _)| says.controls(*rpc)).map(|(_, ability)| ability);

@@ -20,6 +20,8 @@ pub enum Ability {
     ListVolumes,
     ListPublishedNodes,
     Capacity,
+    GetVolume,
+    VolumeCondition,
 }
 
 /// All that a driver says it can do.
@@ -40,6 +42,8 @@ impl Ability {
             Ability::ListVolumes => "LIST_VOLUMES",
             Ability::ListPublishedNodes => "LIST_VOLUMES_PUBLISHED_NODES",
             Ability::Capacity => "GET_CAPACITY",
+            Ability::GetVolume => "GET_VOLUME",
+            Ability::VolumeCondition => "VOLUME_CONDITION",
         }
     }
 }
