@@ -21,4 +21,5 @@ mod pods {
     #[allow(dead_code, reason = "the tests of claims use the rest")]
     mod program;
     mod silent;
+    mod states;
 }

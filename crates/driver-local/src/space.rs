@@ -291,15 +291,15 @@ impl Core {
         if record.kind == Kind::Image && found.pool.need_of(id.as_str()) == 0 {
             return Ok(None);
         }
-        let (name, free) = (&found.pool.name, shown(look.space.free));
+        let (name, root, free) = (&found.pool.name, found.pool.root.display(), shown(look.space.free));
         Ok(match level {
             Level::Enough => None,
             Level::NearlyFull => Some(Condition::Abnormal(format!(
-                "pool nearly full: {name:?} has {free} left, and its volumes may still need {}",
+                "pool nearly full: {name:?} at {root} has {free} left, and its volumes may still need {}",
                 shown(look.unwritten)
             ))),
             Level::Full => Some(Condition::Abnormal(format!(
-                "pool full: {name:?} has {free} left; thin volumes that are mounted stay frozen until space is freed"
+                "pool full: {name:?} at {root} has {free} left; thin volumes that are mounted stay frozen until space is freed"
             ))),
         })
     }

@@ -5,6 +5,7 @@ use api::node::PodPhase;
 use api::object::UnixSeconds;
 use api::{Claim, ConfigMap, DataSource, Event, Grant, Key, Kind, Object, Pod, Snapshot, Uid, Volume, Word};
 use lifecycle::explain::{Begun, Listing, Picture};
+use lifecycle::registration::lease::ANOTHER_MACHINE_EVENT;
 use runtime::client::{Error, Selection};
 use runtime::{Client, Clock};
 use serde::Deserialize;
@@ -41,12 +42,14 @@ impl<'a> Eye<'a> {
             tokio::join!(self.list(&here), self.list::<Pod>(&here), self.list(&here), self.one(&namespace));
         let open = claim.volume_name.is_empty() || pods.items().iter().any(|pod| waits(pod, claim));
         let (volumes, classes) = tokio::join!(self.volumes_for(claim, open), self.list_if(open, &all));
-        let (nodes, csi_nodes, drivers, attachments, leases) = tokio::join!(
-            self.list_if(open || going, &all),
+        let bound = !claim.volume_name.is_empty();
+        let (nodes, csi_nodes, drivers, attachments, leases, node_events) = tokio::join!(
+            self.list_if(open || going || bound, &all),
             self.list_if(open, &all),
             self.list_if(open, &all),
             self.list(&all),
             self.list_if(open || going, &all),
+            self.node_events(bound),
         );
         let (capacities, intents, snapshots) = tokio::join!(
             self.list_if(open, &all),
@@ -66,6 +69,7 @@ impl<'a> Eye<'a> {
             capacities,
             leases,
             events,
+            node_events,
             snapshots,
             intents,
             namespaces,
@@ -92,8 +96,13 @@ impl<'a> Eye<'a> {
             self.list(&all),
             self.list(&all),
         );
-        let (drivers, attachments, leases, events) =
-            tokio::join!(self.list(&all), self.list(&all), self.list(&all), self.list::<Event>(&events));
+        let (drivers, attachments, leases, events, node_events) = tokio::join!(
+            self.list(&all),
+            self.list(&all),
+            self.list(&all),
+            self.list::<Event>(&events),
+            self.node_events(true),
+        );
         Picture {
             now: self.now,
             claims,
@@ -106,6 +115,7 @@ impl<'a> Eye<'a> {
             attachments,
             leases,
             events,
+            node_events,
             ..Picture::default()
         }
     }
@@ -127,8 +137,12 @@ impl<'a> Eye<'a> {
             let there = |name: &str| claims.items().iter().any(|claim| claim.name() == name);
             claims.is_seen() && pod.claims().any(|name| !there(&name))
         };
-        let (capacities, intents, quotas) =
-            tokio::join!(self.list(&all), self.intents(true), self.list_if(missing(&claims), &here));
+        let (capacities, intents, quotas, node_events) = tokio::join!(
+            self.list(&all),
+            self.intents(true),
+            self.list_if(missing(&claims), &here),
+            self.node_events(pod.scheduled()),
+        );
         Picture {
             now: self.now,
             claims,
@@ -136,6 +150,7 @@ impl<'a> Eye<'a> {
             classes,
             pods,
             events,
+            node_events,
             quotas,
             nodes,
             csi_nodes,
@@ -168,11 +183,12 @@ impl<'a> Eye<'a> {
             self.list(&all),
         );
         let crosses = |claim: &Claim| claim.source.as_ref().is_some_and(|source| source.namespace.is_some());
-        let (capacities, leases, intents, grants) = tokio::join!(
+        let (capacities, leases, intents, grants, node_events) = tokio::join!(
             self.list(&all),
             self.list(&all),
             self.intents(true),
             self.list_if(claims.items().iter().any(crosses), &all),
+            self.node_events(true),
         );
         Picture {
             now: self.now,
@@ -187,12 +203,19 @@ impl<'a> Eye<'a> {
             capacities,
             leases,
             events,
+            node_events,
             snapshots,
             intents,
             grants,
             namespaces,
             ..Picture::default()
         }
+    }
+
+    /// Events by which agents say that another machine uses their node's name.
+    async fn node_events(&self, wanted: bool) -> Listing<Event> {
+        let about = format!("involvedObject.kind={},reason={ANOTHER_MACHINE_EVENT}", Kind::NODE.kind);
+        self.list_if(wanted, &Selection { fields: Some(about), ..Selection::default() }).await
     }
 
     async fn namespaces(&self, namespace: Option<&str>) -> Listing<api::Namespace> {
@@ -207,9 +230,11 @@ impl<'a> Eye<'a> {
         let all = Selection::default();
         let (claims, volumes, classes, drivers, attachments) =
             tokio::join!(self.list(&all), self.list(&all), self.list(&all), self.list(&all), self.list(&all));
-        let (intents, contents) = tokio::join!(self.intents(true), self.list(&all));
+        let (intents, contents, nodes) = tokio::join!(self.intents(true), self.list(&all), self.list(&all));
         let now = self.now;
-        (Picture { now, claims, volumes, classes, drivers, attachments, intents, ..Picture::default() }, contents)
+        let seen =
+            Picture { now, claims, volumes, classes, drivers, attachments, intents, nodes, ..Picture::default() };
+        (seen, contents)
     }
 
     /// What shows how full things are.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::{Attachment, Claim, Event, Key, Kind, Node, Object, Pod, Volume};
+use lifecycle::registration::lease::ANOTHER_MACHINE_EVENT;
 use lifecycle::scene::WayId;
 use runtime::{Cache, Change};
 
@@ -100,6 +101,10 @@ pub(super) fn of_event(change: &Change<Event>, volumes: &Cache<Volume>, pods: &C
         kind if kind == Kind::CLAIM.kind => vec![WayId::Claim(key)],
         kind if kind == Kind::VOLUME.kind => around_volume(&about.name, volumes),
         kind if kind == Kind::POD.kind => pods.get(&key).map(|pod| claims(&pod)).unwrap_or_default(),
+        // Two machines with one name concern whatever is on that node.
+        kind if kind == Kind::NODE.kind && change.object().reason == *ANOTHER_MACHINE_EVENT => {
+            pods.walk().filter(|pod| *pod.node == *about.name).flat_map(|pod| claims(&pod)).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -156,6 +156,7 @@ impl World {
         self.capacities.look(&mut picture.capacities);
         self.leases.look(&mut picture.leases);
         self.events.look(&mut picture.events);
+        picture.node_events = about_nodes(&picture.events);
         self.namespaces.look(&mut picture.namespaces);
         let mut journals = Listing::NotAsked;
         self.journals.changed.store(true, Ordering::Release);
@@ -209,6 +210,17 @@ impl World {
             self.journals.trouble(),
         ];
         all.into_iter().flatten().collect()
+    }
+}
+
+fn about_nodes(events: &Listing<Event>) -> Listing<Event> {
+    match events {
+        Listing::Seen(all) => {
+            let about = all.iter().filter(|event| *event.about.kind == *Kind::NODE.kind);
+            Listing::Seen(about.cloned().collect())
+        }
+        // That events cannot be seen is said of all of them.
+        Listing::NotAsked | Listing::NotAllowed | Listing::NotServed | Listing::Failed(_) => Listing::NotAsked,
     }
 }
 

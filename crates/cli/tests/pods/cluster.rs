@@ -42,7 +42,7 @@ pub(super) struct Node {
     pub(super) namespace: Namespace,
     pub(super) root: PathBuf,
     pub(super) pool: PathBuf,
-    socket: PathBuf,
+    pub(super) socket: PathBuf,
 }
 
 impl Node {
@@ -55,6 +55,14 @@ impl Node {
 
     pub(super) fn driver_name(&self) -> String {
         format!("{}.csi.orlop.dev", self.name)
+    }
+
+    /// Releases loop devices of a pool that only this machine sees.
+    fn detach_loops(&self) {
+        let script = "losetup -nl -O NAME,BACK-FILE | while read -r name file; do \
+                          case $file in \"$0\"/*) losetup -d \"$name\" ;; esac; \
+                      done";
+        drop(self.namespace.command("sh").args(["-c", script]).arg(&self.pool).output());
     }
 
     /// Where the agent mounts a pod's volume.
@@ -75,6 +83,11 @@ pub(super) struct Cluster {
 impl Cluster {
     /// All programs run.
     pub(super) async fn start(nodes: usize) -> Self {
+        Self::start_on(nodes, |_, _| {}).await
+    }
+
+    /// The same on machines that were prepared first.
+    pub(super) async fn start_on(nodes: usize, prepare: impl Fn(&Scratch, &Node)) -> Self {
         let scratch = Scratch::new();
         let data = scratch.path("api");
         // The first server finds a free port, which all later ones keep.
@@ -82,7 +95,8 @@ impl Cluster {
         let address = server.address().await;
         server.stop();
         let client = client(&data.with_extension("kubeconfig"), &address).await;
-        let machines = (0..nodes).map(|number| Node::new(&scratch, number)).collect();
+        let machines: Vec<Node> = (0..nodes).map(|number| Node::new(&scratch, number)).collect();
+        machines.iter().for_each(|machine| prepare(&scratch, machine));
         let mut cluster = Self { client, programs: BTreeMap::new(), nodes: machines, address, scratch };
         for role in Role::all(nodes) {
             cluster.launch(role);
@@ -102,6 +116,15 @@ impl Cluster {
     pub(super) fn launch(&mut self, role: Role) {
         let name = format!("{role:?}").to_lowercase();
         let command = self.command(role);
+        self.programs.insert(role, Program::launch(&self.scratch.path(""), &name, command));
+    }
+
+    /// Starts a program again with more flags.
+    pub(super) fn launch_with(&mut self, role: Role, words: &[&str]) {
+        self.stop(role);
+        let name = format!("{role:?}").to_lowercase();
+        let mut command = self.command(role);
+        command.args(words);
         self.programs.insert(role, Program::launch(&self.scratch.path(""), &name, command));
     }
 
@@ -155,7 +178,7 @@ impl Cluster {
         command
     }
 
-    fn kubeconfig(&self) -> PathBuf {
+    pub(super) fn kubeconfig(&self) -> PathBuf {
         self.scratch.path("api.kubeconfig")
     }
 
@@ -264,6 +287,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.programs.clear();
+        self.nodes.iter().for_each(Node::detach_loops);
         let pools: Vec<PathBuf> = self.nodes.drain(..).map(|node| node.pool).collect();
         // Mounts went with their namespaces; a device without one stays.
         for pool in pools {

@@ -45,7 +45,7 @@ async fn full_pool(world: &World) {
     refused(snapshot(&clients, "s2", &old.id).await, Code::ResourceExhausted, &["can promise 0 more"]);
     refused(expand(&clients, &old.id, 64 * MIB).await, Code::ResourceExhausted, &["can promise 0 more"]);
     let (abnormal, why) = condition(&clients, &old.id).await;
-    assert!(abnormal && why.starts_with("pool full: \"p\" has "), "{why}");
+    assert!(abnormal && why.starts_with("pool full: \"p\" at "), "{why}");
     world.scratch.assert_pool_holds(2, 1, 0);
     assert_eq!(fs::read(old.target.join("file")).unwrap(), b"kept");
 

@@ -102,7 +102,7 @@ impl Use<'_> {
 }
 
 /// Whether an event of a pod is about this volume: kubelet names the volume, or the pod's name for it.
-fn mentions(pod: &Pod, message: &str, claim: &Claim, volume: &str) -> bool {
+pub(super) fn mentions(pod: &Pod, message: &str, claim: &Claim, volume: &str) -> bool {
     let names = pod.volumes.iter().filter(|held| match &held.source {
         api::PodSource::Claim { name, .. } => **name == *claim.name(),
         api::PodSource::Ephemeral { .. } => *pod.ephemeral_claim(held) == *claim.name(),

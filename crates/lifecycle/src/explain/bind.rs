@@ -6,7 +6,8 @@ use api::{Claim, ClaimPhase, Class, ClassName, Volume};
 
 use super::text::{said, wish};
 use super::{
-    Finding, Picture, Step, Subject, Told, Trail, advice, around, growing, near, place, pods, presence, provision,
+    Finding, Picture, Step, Subject, Told, Trail, advice, around, condition, growing, near, place, pods, presence,
+    provision,
 };
 use crate::bind::claim::{Because, ClassSeen, Seen, Supply, Verdict, VolumeSeen, decide, default_class};
 use crate::bind::shelf::Shelf;
@@ -208,6 +209,9 @@ fn follow(trail: &mut Trail<'_>, claim: &Claim, because: &Because) {
             growing::look(trail, claim);
             pods::not_owned(trail, claim);
             around::in_use(trail, claim, volume);
+            if let Lookup::Found(volume) = trail.picture.volume(volume) {
+                condition::volume(trail, Some(claim), volume);
+            }
         }
         // The next write is the binder's.
         Because::Migration

@@ -5,11 +5,14 @@ use std::fmt;
 
 use api::Amount;
 
+use super::advice;
 use super::growing::Growth;
 use super::source::Problem;
 use super::text::Age;
 use crate::decision::{Reason, Standing};
+use crate::health::TroubleKind;
 use crate::outcome::{Call, Code, Outcome, Retry, outcome};
+use crate::registration::lease::ANOTHER_MACHINE;
 
 /// What was found around a claim or a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +121,22 @@ pub enum Finding {
     },
     PodNodeNotReady {
         node: Box<str>,
+    },
+    /// A driver says that something is wrong with a volume; the machine is where the volume is, if that is known.
+    VolumeAbnormal {
+        volume: Box<str>,
+        message: Box<str>,
+        node: Option<Box<str>>,
+    },
+    /// Nothing is heard of a machine any more, for so many seconds.
+    NodeLost {
+        node: Box<str>,
+        seconds: Option<i64>,
+    },
+    /// An agent stopped because another machine acts under its node's name.
+    NodeNameInUse {
+        node: Box<str>,
+        message: Box<str>,
     },
 }
 
@@ -273,8 +292,36 @@ impl fmt::Display for Finding {
             }
             Self::PodNodeGone { node } => write!(f, "its node {node:?} does not exist any more"),
             Self::PodNodeNotReady { node } => write!(f, "its node {node:?} is not ready, so that nobody works there"),
+            Self::VolumeAbnormal { volume, message, .. } => abnormal(f, volume, message),
+            Self::NodeLost { node, seconds: Some(seconds) } => {
+                write!(f, "machine {node:?} is lost: nothing was heard of it for {}", Age(*seconds))
+            }
+            Self::NodeLost { node, seconds: None } => write!(f, "machine {node:?} is lost: nothing is heard of it"),
+            Self::NodeNameInUse { node, message } => {
+                write!(f, "two machines use the node name {node:?}: {}", name_holder(message))
+            }
         }
     }
+}
+
+/// What is wrong with a volume, without the advice that a driver of ours adds to it: that is given as the fix.
+fn abnormal(f: &mut fmt::Formatter<'_>, volume: &str, message: &str) -> fmt::Result {
+    let (kind, words) = TroubleKind::of(message);
+    let words = advice::without_advice(kind, words);
+    match kind {
+        TroubleKind::WritesLost => write!(f, "volume {volume:?} lost writes: {words}"),
+        TroubleKind::PoolMissing => write!(f, "volume {volume:?} cannot be reached, its pool is missing: {words}"),
+        TroubleKind::PoolFull => write!(f, "the pool of volume {volume:?} is full: {words}"),
+        TroubleKind::PoolNearlyFull => write!(f, "the pool of volume {volume:?} is nearly full: {words}"),
+        TroubleKind::Other => write!(f, "the driver says of volume {volume:?}: {words}"),
+    }
+}
+
+/// Who holds the name, of a message that goes on with advice.
+fn name_holder(message: &str) -> &str {
+    let words = message.strip_prefix(ANOTHER_MACHINE).unwrap_or(message).trim_start();
+    let ends = ["; stop that agent", ". Stop one of them"].iter().filter_map(|advice| words.find(advice));
+    ends.min().and_then(|end| words.get(..end)).unwrap_or(words)
 }
 
 /// The call's name in the CSI specification, as far as explanations meet it.
@@ -333,6 +380,9 @@ impl Reason for Finding {
             Self::PodLeaving { .. } => "pod_leaving",
             Self::PodNodeGone { .. } => "pod_node_gone",
             Self::PodNodeNotReady { .. } => "pod_node_not_ready",
+            Self::VolumeAbnormal { message, .. } => TroubleKind::of(message).0.code(),
+            Self::NodeLost { .. } => "node_lost",
+            Self::NodeNameInUse { .. } => "node_name_in_use",
         }
     }
 
@@ -346,7 +396,9 @@ impl Reason for Finding {
             | Self::TopologyExcludes { .. }
             | Self::NoRoom { .. }
             | Self::NodeGone { .. }
+            | Self::NodeNameInUse { .. }
             | Self::PodNodeGone { .. } => Standing::Stuck,
+            Self::VolumeAbnormal { message, .. } => TroubleKind::of(message).0.standing(),
             Self::Blind { .. }
             | Self::Said { .. }
             | Self::NamespaceGoing { .. }
@@ -358,6 +410,7 @@ impl Reason for Finding {
             | Self::AgentSays { .. }
             | Self::AgentSilent { .. }
             | Self::PodLeaving { .. }
+            | Self::NodeLost { .. }
             | Self::PodNodeNotReady { .. } => Standing::Waiting,
             Self::Pod { why, .. } => why.standing(),
             Self::Source { problem, .. } => problem.standing(),

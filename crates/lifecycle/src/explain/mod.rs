@@ -13,6 +13,7 @@
 mod advice;
 mod around;
 mod bind;
+mod condition;
 mod finding;
 mod going;
 mod growing;
@@ -34,6 +35,7 @@ mod tests;
 
 use api::{Claim, Key, Pod, Volume};
 
+pub(crate) use condition::name_conflict;
 pub use finding::{Finding, PodTrouble};
 pub use growing::Growth;
 pub use missing::missing;
@@ -185,6 +187,13 @@ pub fn volume(picture: &Picture, volume: &Volume) -> Explanation {
     // What the binder says of a volume stands beside what holds it.
     trail.depth = 0;
     release::volume(&mut trail, volume);
+    let claim = volume.claim.as_ref().and_then(|reference| picture.claim(&reference.key).found());
+    let claim = claim.filter(|claim| *claim.volume_name == *volume.name());
+    // A claim whose turn it is has told of its volume already.
+    if !trail.links.iter().any(|link| link.step == Step::Bind) {
+        trail.depth = 1;
+        condition::volume(&mut trail, claim, volume);
+    }
     trail.end(Subject::volume(volume.name()), state)
 }
 

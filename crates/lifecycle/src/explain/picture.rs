@@ -29,6 +29,8 @@ pub struct Picture {
     pub leases: Listing<Lease>,
     /// Of the claim's namespace, and those about the volume.
     pub events: Listing<Event>,
+    /// Those about nodes, which are in a namespace of their own.
+    pub node_events: Listing<Event>,
     /// Of the claim's namespace and of its data source's.
     pub snapshots: Listing<Snapshot>,
     /// Of the data source's namespace, if that is another one.
@@ -121,6 +123,7 @@ impl Picture {
             self.quotas.unseen("resourcequotas"),
             self.leases.unseen("leases"),
             self.events.unseen("events"),
+            self.node_events.unseen("events of nodes"),
             self.snapshots.unseen("volumesnapshots"),
             self.grants.unseen("referencegrants"),
             self.intents.unseen("configmaps"),

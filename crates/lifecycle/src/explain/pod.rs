@@ -7,7 +7,7 @@ use api::object::UnixSeconds;
 use api::{Attachment, Claim, CsiDriver, Key, Kind, Pod, PodSource, PodVolume, Source, Volume};
 
 use super::text::said;
-use super::{Finding, Picture, Step, Subject, Told, Trail, advice, bind, missing, pods, presence};
+use super::{Finding, Picture, Step, Subject, Told, Trail, advice, bind, condition, missing, pods, presence};
 use crate::attach::hold::Rules;
 use crate::attach::look::Sight;
 use crate::attach::target::{Around, Unattachable};
@@ -34,6 +34,8 @@ pub(super) fn coming(trail: &mut Trail<'_>, pod: &Pod) {
     if pod.scheduled() {
         on_node(trail, pod);
     }
+    trail.deeper();
+    condition::pod(trail, pod);
 }
 
 /// A pod that is being deleted.
@@ -166,6 +168,9 @@ fn attachment(trail: &mut Trail<'_>, pod: &Pod, volume: &PodVolume, target: &Tar
         let hold = sight.hold(other);
         let told = Told::default().fixed(advice::hold(&hold, &other.node));
         trail.push(Subject::of(Kind::ATTACHMENT.kind, &other.meta.key), Step::Attach, &hold, told);
+        if let Lookup::Found(node) = picture.node(&other.node) {
+            condition::machine(trail, node);
+        }
     }
 }
 
@@ -254,10 +259,12 @@ fn has_its_volumes(pod: &Pod) -> bool {
 fn node_trouble(picture: &Picture, pod: &Pod) -> Option<Finding> {
     match picture.node(&pod.node) {
         Lookup::Absent => Some(Finding::PodNodeGone { node: pod.node.clone() }),
-        Lookup::Found(node) if node.ready != Readiness::Ready => {
-            Some(Finding::PodNodeNotReady { node: pod.node.clone() })
+        Lookup::Found(node) => {
+            let not_ready = || Finding::PodNodeNotReady { node: pod.node.clone() };
+            let lost = condition::lost(picture, node).map(|(finding, _)| finding);
+            lost.or_else(|| (node.ready != Readiness::Ready).then(not_ready))
         }
-        Lookup::Found(_) | Lookup::NotCached => None,
+        Lookup::NotCached => None,
     }
 }
 

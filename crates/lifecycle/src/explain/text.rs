@@ -92,7 +92,8 @@ impl Explanation {
             lines.add(0, "", "Fix:", Tone::Heading);
             for advice in &self.fix {
                 // A command is copied from the terminal, and must come whole.
-                lines.width = look.width.filter(|_| !advice.contains("kubectl "));
+                let commands = ["kubectl ", "orlop driver ", "findmnt ", "df -h "];
+                lines.width = look.width.filter(|_| !commands.iter().any(|command| advice.contains(command)));
                 lines.add(2, "- ", advice, Tone::Plain);
             }
             lines.width = look.width;

@@ -6,7 +6,7 @@ use api::{Capacity, Class};
 use serde::Serialize;
 
 use super::station::{self, Tone};
-use crate::explain::Picture;
+use crate::explain::{Picture, name_conflict};
 
 /// A class, what was given out of it, and what is left where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -91,7 +91,11 @@ pub fn machines(picture: &Picture) -> Vec<Machine> {
                 drivers.iter().map(|driver| Some(i64::from(driver.allocatable?.count?))).collect();
             let slots = limits.filter(|limits| !limits.is_empty()).map(|limits| limits.iter().sum());
             let attached = attached.get(node.name()).copied().unwrap_or_default();
-            Machine { name: node.name().into(), state: drawn.state, tone: drawn.tone, attached, slots }
+            let (state, tone) = match name_conflict(picture, node) {
+                Some(_) => (format!("{}, name in use", drawn.state), Tone::Stuck),
+                None => (drawn.state, drawn.tone),
+            };
+            Machine { name: node.name().into(), state, tone, attached, slots }
         })
         .collect()
 }

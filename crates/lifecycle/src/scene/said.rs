@@ -4,6 +4,7 @@ use api::{Event, Kind};
 use serde::Serialize;
 
 use crate::explain::Picture;
+use crate::registration::lease::ANOTHER_MACHINE_EVENT;
 
 /// An event, as far as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,6 +25,9 @@ pub struct Saying {
 /// Words in the reasons of events about pods that have to do with volumes. Of the others there are too many.
 const ABOUT_VOLUMES: [&str; 4] = ["Volume", "Mount", "Attach", "Scheduling"];
 
+/// Events about nodes that tell of machines which are lost or have one name.
+const ABOUT_MACHINES: [&str; 2] = [ANOTHER_MACHINE_EVENT, "NodeNotReady"];
+
 /// The newest events about storage, at most `most`, the newest first.
 pub fn sayings(picture: &Picture, most: usize) -> Vec<Saying> {
     let mut events: Vec<&Event> = picture.events.items().iter().filter(|event| is_about_storage(event)).collect();
@@ -36,6 +40,7 @@ fn is_about_storage(event: &Event) -> bool {
     let kind = &*event.about.kind;
     storage.iter().any(|known| known.kind == kind)
         || (kind == Kind::POD.kind && ABOUT_VOLUMES.iter().any(|word| event.reason.contains(word)))
+        || (kind == Kind::NODE.kind && ABOUT_MACHINES.contains(&event.reason.as_str()))
 }
 
 fn saying(event: &Event) -> Saying {

@@ -4,6 +4,8 @@ use api::node::{PodPhase, Readiness};
 use api::{Attachment, Claim, ClaimPhase, ClassName, Key, Node, Pod, Source, Volume, VolumePhase};
 use serde::Serialize;
 
+use crate::health::TroubleKind;
+
 /// How an object is, for who draws it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -96,6 +98,22 @@ pub(super) fn volume(volume: &Volume) -> Station {
         .fact("message", volume.message.as_deref().unwrap_or_default())
 }
 
+/// The volume of a claim, which knows what the driver says of it.
+pub(super) fn claimed_volume(held: &Volume, claim: &Claim) -> Station {
+    let drawn = volume(held);
+    let Some(said) = claim.status.abnormal.as_deref().filter(|_| *claim.volume_name == *held.name()) else {
+        return drawn;
+    };
+    let (state, tone) = match TroubleKind::of(&said.message).0 {
+        TroubleKind::WritesLost => ("lost writes", Tone::Stuck),
+        TroubleKind::PoolMissing => ("pool missing", Tone::Stuck),
+        TroubleKind::PoolFull => ("pool full", Tone::Stuck),
+        TroubleKind::PoolNearlyFull => ("pool nearly full", Tone::Waiting),
+        TroubleKind::Other => ("abnormal", Tone::Waiting),
+    };
+    Station { state: state.to_owned(), tone, ..drawn.fact("condition", crate::explain::plain(&said.message)) }
+}
+
 pub(super) fn attachment(attachment: &Attachment) -> Station {
     let (state, tone) = match (attachment.meta.is_deleting(), attachment.attached, attachment.error()) {
         (true, _, None) => ("detaching", Tone::Moving),
@@ -120,6 +138,7 @@ pub(super) fn node(name: &str, node: Option<&Node>) -> Station {
     let (state, tone) = match node.map(|node| node.ready) {
         Some(Readiness::Ready) => ("Ready", Tone::Settled),
         Some(Readiness::NotReady) => ("not ready", Tone::Stuck),
+        Some(Readiness::Unknown) if node.is_some_and(Node::is_lost) => ("lost", Tone::Stuck),
         Some(Readiness::Unknown) => ("unknown", Tone::Waiting),
         None => ("gone", Tone::Stuck),
     };

@@ -151,6 +151,41 @@ fn a_claim_that_waits_says_what_explain_says() {
 }
 
 #[test]
+fn a_volume_that_is_not_well_and_a_machine_in_trouble_say_what_explain_says() {
+    let kind = api::keys::condition::VOLUME_ABNORMAL;
+    for (said, state, tone) in [
+        ("writes were lost: x (EIO). What was written before", "lost writes", Tone::Stuck),
+        ("pool missing: \"p\" is not at /p: gone", "pool missing", Tone::Waiting),
+        ("pool full: \"p\" at /p has 1 MiB left", "pool full", Tone::Waiting),
+    ] {
+        let mut marked = bound_claim();
+        let conditions = json!({"status": {"conditions": [{"type": kind, "status": "True", "message": said}]}});
+        marked.status = claim(conditions).status;
+        let pods = vec![pod("web", NODE, json!("True"))];
+        let picture = picture(vec![marked.clone()], vec![its_volume()], pods, vec![attachment(NODE, true)]);
+        let way = drawn(&picture);
+        assert_eq!(way.volume.map(|volume| volume.state), Some(state.to_owned()));
+        let why = explain(&picture, &id()).expect("it is there");
+        let told = crate::explain::claim(&picture, &marked);
+        assert_eq!((&why.sentence, &why.fix, why.tone), (&told.sentence, &told.fix, tone), "{said}");
+    }
+    let mut picture = picture(vec![bound_claim()], vec![its_volume()], vec![], vec![attachment(NODE, true)]);
+    let refused: Event = read(json!({"metadata": {"name": "e", "namespace": "default"}, "reason": "NodeNameInUse",
+        "message": "another machine uses this node's name: x", "involvedObject": {"kind": "Node", "name": NODE}}));
+    picture.node_events = seen(vec![refused.clone()]);
+    picture.events = seen(vec![refused]);
+    assert_eq!(machines(&picture)[0].state, "Ready, name in use");
+    assert_eq!(sayings(&picture, 1).len(), 1);
+    assert!(explain(&picture, &id()).is_some_and(|why| why.sentence.contains("two machines use the node name \"n1\"")));
+    let node: Node = read(json!({"metadata": {"name": NODE}, "status": {"conditions": [
+        {"type": "Ready", "status": "Unknown", "lastHeartbeatTime": CREATED}]}}));
+    picture.nodes = seen(vec![node]);
+    picture.node_events = seen(vec![]);
+    assert_eq!(machines(&picture)[0].state, "lost");
+    assert!(explain(&picture, &id()).is_some_and(|why| why.sentence.contains("machine \"n1\" is lost")));
+}
+
+#[test]
 fn a_claim_that_pods_miss_and_a_volume_that_no_claim_has_are_ways_too() {
     let picture = picture(vec![], vec![volume("spare", json!({}))], vec![pod("web", "", Value::Null)], vec![]);
     let all: Vec<String> = ways(&picture).iter().map(ToString::to_string).collect();

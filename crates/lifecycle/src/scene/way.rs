@@ -129,7 +129,10 @@ pub fn way(picture: &Picture, id: &WayId, moments: &Moments) -> Option<Way> {
         (WayId::Claim(key), None) => Some(station::missing(key)),
         (WayId::Volume(_), None) => None,
     };
-    let volume = parts.volume.map(station::volume);
+    let volume = match (parts.volume, parts.claim) {
+        (Some(volume), Some(claim)) => Some(station::claimed_volume(volume, claim)),
+        (volume, _) => volume.map(station::volume),
+    };
     let branches = branches(picture, parts.volume, &parts.users);
     let drawn = branches.iter().flat_map(|branch| branch.attachment.iter().chain(&branch.node).chain(&branch.pods));
     let tone = claim.iter().chain(&volume).chain(drawn).map(|station| station.tone).max().unwrap_or(Tone::Settled);

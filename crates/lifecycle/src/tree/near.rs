@@ -113,6 +113,7 @@ fn apart(all: &Picture) -> Picture {
         capacities: all.capacities.clone(),
         quotas: all.quotas.clone(),
         leases: all.leases.clone(),
+        node_events: all.node_events.clone(),
         snapshots: all.snapshots.clone(),
         grants: all.grants.clone(),
         intents: all.intents.clone(),

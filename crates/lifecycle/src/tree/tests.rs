@@ -128,6 +128,7 @@ fn cluster() -> Picture {
         quotas: Listing::NotAsked,
         leases: seen(Vec::new()),
         events: seen(Vec::new()),
+        node_events: seen(Vec::new()),
         snapshots: Listing::NotServed,
         grants: Listing::NotAsked,
         intents: seen(vec![
@@ -162,6 +163,42 @@ fn everything_is_shown_once_and_under_whom_it_belongs() {
     golden("tree/golden/all_wide.txt", &tree.text(Look::WIDE));
     golden("tree/golden/all.json", &format!("{:#}\n", tree.value()));
     assert!(!tree.settled());
+}
+
+#[test]
+fn a_volume_that_lost_writes_and_a_lost_machine_are_marked_once() {
+    let kind = api::keys::condition::VOLUME_ABNORMAL;
+    let said = "writes were lost: syncing failed at 2026-01-02T03:00:00Z (EIO). What was written before may be missing";
+    let mut picture = cluster();
+    let mut marked = claim("shop", "ready", "v-ready");
+    let condition = json!({"type": kind, "status": "True", "message": said});
+    marked.status = claim_status(json!({"conditions": [condition]}));
+    picture.claims = seen(vec![marked, claim("shop", "burning", "v-burning")]);
+    picture.pods = seen(vec![
+        pod("web-0", "ready", "node-1", Some(("True", ""))),
+        pod("smoke", "burning", "node-2", Some(("True", ""))),
+    ]);
+    picture.attachments =
+        seen(vec![attachment("v-ready", "node-1", json!({})), attachment("v-burning", "node-2", json!({}))]);
+    let mut lost = node("node-2", &["v-burning"]);
+    (lost.ready, lost.heartbeat) = (api::node::Readiness::Unknown, Some(UnixSeconds(NOW.0 - 600)));
+    picture.nodes = seen(vec![node("node-1", &["v-ready"]), lost]);
+    picture.intents = seen(Vec::new());
+    let tree = grow(&picture, &Usages::default(), scope(Some("shop"), &[]));
+    golden("tree/golden/not_well.txt", &tree.text(Look::PLAIN));
+    assert!(!tree.settled());
+    let alone = |claim: &Claim| {
+        grow::View { picture: near::Surroundings::new(&picture).of(claim), usages: &Usages::default() }.claim(claim)
+    };
+    for claim in picture.claims.items() {
+        let whole = grow::View { picture: &picture, usages: &Usages::default() }.claim(claim);
+        assert_eq!(alone(claim), whole, "what a claim leads to tells as much as the whole cluster");
+    }
+}
+
+fn claim_status(status: Value) -> Box<api::claim::ClaimStatus> {
+    let read: Claim = read(json!({"metadata": {"name": "c", "namespace": "n"}, "status": status}));
+    read.status
 }
 
 #[test]

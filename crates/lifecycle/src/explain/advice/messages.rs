@@ -70,7 +70,7 @@ const PROVISIONING: [Hint; 2] = [
 
 /// About a volume that a node could not mount.
 pub(super) fn mounting(message: &str) -> Option<Advice> {
-    secret(message).or_else(|| known(&MOUNTING, message))
+    super::volumes::trouble(message, None).or_else(|| secret(message)).or_else(|| known(&MOUNTING, message))
 }
 
 /// About a volume that a provisioner did not even ask its driver for.

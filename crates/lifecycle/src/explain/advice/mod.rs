@@ -2,11 +2,13 @@
 
 mod messages;
 mod pods;
+mod volumes;
 
 use api::keys::{annotation, taint};
 use api::{Claim, Volume};
 
 pub(super) use pods::{attach, hold, node};
+pub(super) use volumes::without_advice;
 
 use super::finding::{Finding, PodTrouble};
 use super::growing::Growth;
@@ -14,6 +16,7 @@ use super::source::Problem;
 use crate::bind::claim::Because as Bind;
 use crate::bind::compatible::Mismatch;
 use crate::ephemeral::Because as Ephemeral;
+use crate::health::TroubleKind;
 use crate::outcome::Code;
 use crate::protect::Because as Protect;
 use crate::provision::claim::Because as Provision;
@@ -378,6 +381,9 @@ impl Finding {
             Self::ProvisionerRuns { name } => {
                 vec![format!("If this lasts, the log of the provisioner of {name:?} says more.")]
             }
+            Self::CallFailed { message, .. } if TroubleKind::within(message).is_some() => {
+                volumes::trouble(message, None).unwrap_or_default()
+            }
             Self::CallFailed { code: Code::None, message, .. } => {
                 messages::provisioning(message).unwrap_or_else(|| say([by_code(Code::None)]))
             }
@@ -410,6 +416,9 @@ impl Finding {
             | Self::PodLeaving { .. }
             | Self::PodNodeGone { .. }
             | Self::PodNodeNotReady { .. } => pods::agent(self),
+            Self::VolumeAbnormal { message, node, .. } => volumes::abnormal(message, node.as_deref()),
+            Self::NodeLost { node, .. } => volumes::lost(node),
+            Self::NodeNameInUse { node, .. } => volumes::name_in_use(node),
             Self::FinalizersLeft { .. } => say([
                 "See that whoever owns each finalizer runs. Taking one off by hand leaves what it guards behind, for ever.",
             ]),

@@ -5,6 +5,7 @@
 
 mod anything;
 mod claims;
+mod conditions;
 mod going;
 mod places;
 mod pods;
@@ -58,6 +59,7 @@ fn empty() -> Picture {
         quotas: seen([]),
         leases: seen([]),
         events: seen([]),
+        node_events: seen([]),
         snapshots: seen([]),
         grants: seen([]),
         intents: seen([]),
