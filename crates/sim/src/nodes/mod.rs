@@ -258,7 +258,8 @@ fn misfortunes<'a>(
     (places, clones): (&'a [Place], &'a [Place]),
     restoring: &'a Outage,
 ) -> Vec<LocalBoxFuture<'a, ()>> {
-    let mut all: Vec<LocalBoxFuture<'a, ()>> = Vec::new();
+    // Nothing of this ends the world, also where nothing happens.
+    let mut all: Vec<LocalBoxFuture<'a, ()>> = vec![Box::pin(std::future::pending())];
     for place in places {
         let random = |what: &str| world.random(&format!("{what} of {}", place.machine.name()));
         if layout.has(Also::Suspensions) {
@@ -318,15 +319,18 @@ fn report(world: &World, eyes: &Eyes, cast: &cast::Cast, machines: &[Machine]) -
     let truth = storage.truth();
     let mut found = storage::judge(&truth, &model.volumes(), cast.layout.company);
     found.extend(model.unlisted());
-    // A released volume that a living pod still has mounted is deleted when the pod ends.
+    // A released volume that a living pod still has mounted is deleted when the pod ends. One that the backend has attached, and
+    // no object tells of since a backup was restored, is refused by the backend until a person detaches it there.
     let with_pods = eyes.with_living_pods(machines, cast.layout.has_stale_caches());
+    let forgotten = eyes.forgotten();
     let is_kept = |volume: &&Arc<api::Volume>| {
-        storage::witness::handle_of(volume).is_some_and(|id| with_pods.values().any(|handles| handles.contains(id)))
+        storage::witness::handle_of(volume).is_some_and(|id| {
+            with_pods.values().any(|handles| handles.contains(id)) || forgotten.iter().any(|(_, held)| held == id)
+        })
     };
     for volume in truth.volumes.values().filter(is_kept) {
         found.retain(|text| !text.starts_with(&format!("unexplained: volume {} is released", volume.name())));
     }
-    let forgotten = eyes.forgotten();
     let (settled, tally) = eyes.look_at(|seen| {
         let scene =
             settled::Scene { truth: &truth, seen, model, machines, with_pods: &with_pods, forgotten: &forgotten };

@@ -128,8 +128,8 @@ impl Mutation {
         match self {
             Self::None => "",
             Self::DeleteStaged => "deleted while staged",
-            Self::DetachStaged | Self::TrustClock => "detached while staged",
-            Self::TwoNodes | Self::NoLease => "two nodes",
+            Self::DetachStaged | Self::TrustClock | Self::NoLease => "detached while staged",
+            Self::TwoNodes => "two nodes",
             Self::NoSync | Self::SyncOnTop => "lost writes",
             Self::EmptyPool => "leaked",
             Self::KeepLeftovers => "left in .t",
