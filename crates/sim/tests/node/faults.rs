@@ -115,30 +115,3 @@ fn a_bad_answer_of_the_driver_to_any_call_leaves_nothing_behind_node_30_10() {
         }
     }
 }
-
-/// A driver that lost writes says so when it is asked to let go of the volume, and does it when it is asked again. The volume's
-/// object is told, and the driver is not asked without pauses (issue 13, 1).
-#[test]
-fn lost_writes_are_told_on_the_volume_and_unstaging_is_repeated_with_pauses() {
-    play(Play::attached(), async |rig| {
-        rig.volume("v", json!({})).await;
-        rig.pod("a", &["v"]).await;
-        rig.attach("v").await;
-        rig.until_ready("a").await;
-        for _ in 0..3 {
-            rig.doorman.next("unstage", Reply::Refused(Code::DataLoss));
-        }
-        rig.delete_pod("a").await;
-        rig.until_gone("a").await;
-        rig.until_clean().await;
-        let calls = rig.doorman.times("unstage");
-        assert_eq!(calls.len(), 4);
-        let pauses: Vec<_> = calls.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
-        assert!(pauses.iter().all(|pause| pause.as_millis() >= 500), "{pauses:?}");
-        rig.until("the volume is told", async || {
-            let told = rig.events_about("PersistentVolume", "FailedUnmount").await;
-            told.iter().any(|message| message.contains("DataLoss"))
-        })
-        .await;
-    });
-}

@@ -336,14 +336,6 @@ impl Rig {
         of_reason.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// What objects of a kind were told for a reason.
-    pub(crate) async fn events_about(&self, kind: &str, reason: &str) -> Vec<String> {
-        let page = self.client.list::<Value>(Kind::EVENT, &Selection::default(), 0, None).await;
-        let events = page.expect("the server lists").items;
-        let about = events.iter().filter(|event| event["involvedObject"]["kind"] == kind && event["reason"] == reason);
-        about.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
-    }
-
     /// How often something of this reason was told.
     pub(crate) async fn counted(&self, reason: &str) -> u64 {
         let page = self.client.list::<Value>(Kind::EVENT, &Selection::default(), 0, None).await;
