@@ -115,7 +115,7 @@ pub(crate) struct VolumeArgs {
     /// How often guards of snapshots are looked at beside the events that take them off; 0 does not watch snapshots.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration, help_heading = "Volumes")]
     snapshot_orphan_sweep_interval: Duration,
-    /// How often the driver is asked how its volumes are, if it can say; what is wrong is told in the claims. 0 does not ask.
+    /// How often the driver is asked how its volumes are, if it can say; claims tell what is wrong; 0 does not ask.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration, help_heading = "Volumes")]
     monitor_interval: Duration,
 }
