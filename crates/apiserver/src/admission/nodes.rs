@@ -92,7 +92,10 @@ fn restrict_pod(
             refused(format!("node {name} can only update pod status for pods with spec.nodeName set to itself"))
         }
         (Operation::Update, "status") => restrict_pod_status(request, object, node),
-        (Operation::Create, "eviction") if request.old.is_none() || own(request.old) => Ok(()),
+        (Operation::Create, "eviction") if request.old.is_none() => {
+            Err(ApiError::not_found(Resource::new("", "pod"), request.name))
+        }
+        (Operation::Create, "eviction") if own(request.old) => Ok(()),
         (Operation::Create, "eviction") => {
             refused(format!("node {node} can only evict pods with spec.nodeName set to itself"))
         }
@@ -144,7 +147,7 @@ fn restrict_mirror_pod(request: &Request<'_>, pod: &Value, node: &str, lookup: &
         return refused(format!("node {name} must not set blockOwnerDeletion on an owner reference"));
     }
     let Some(own) = lookup.get("Node", "", node) else {
-        return Err(ApiError::not_found(Resource::new("", "nodes"), node));
+        return Err(ApiError::not_found(Resource::new("", "node"), node));
     };
     let (given, uid) = (text(owner, "/uid"), text(&own, "/metadata/uid"));
     if given != uid {

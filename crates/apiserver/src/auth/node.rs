@@ -256,6 +256,10 @@ impl NodeRights<'_> {
 
     /// The pods of a namespace that are bound to the node and give it rights.
     fn pods(&self, namespace: &str) -> Vec<Value> {
+        // No namespace is not every namespace.
+        if namespace.is_empty() {
+            return Vec::new();
+        }
         let mut pods = self.lookup.list("Pod", namespace);
         pods.retain(|pod| text(pod, "/spec/nodeName") == self.node && annotation(pod, MIRROR_POD).is_none());
         pods

@@ -125,7 +125,7 @@ impl Core {
         Ok(admission::restrict_node(request, object, &User { name: &user.name, groups: &groups }, &State(self))?)
     }
 
-    /// Admission of the eviction of a pod. One that does not exist is reported by the deletion that follows.
+    /// Admission of the eviction of a pod.
     pub(super) fn admit_eviction(&self, write: &Write<'_>, name: &str) -> Outcome<()> {
         let pod = self.load(write.resource, write.namespace, name);
         let request = Request {

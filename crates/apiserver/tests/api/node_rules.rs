@@ -84,6 +84,7 @@ const RIGHTS: &[Right] = &[
     ("delete", "/secrets", "default", "s-n1", "", Some(READ_ONLY)),
     ("get", "/persistentvolumeclaims", "default", "c-n1", "", None),
     ("get", "/persistentvolumeclaims", "default", "c-n2", "", Some(NONE)),
+    ("get", "/persistentvolumeclaims", "", "c-n1", "", Some(NONE)),
     ("list", "/persistentvolumeclaims", "default", "", "", Some(GET_ONLY)),
     ("update", "/persistentvolumeclaims", "default", "c-n1", "", Some(GET_ONLY)),
     ("update", "/persistentvolumeclaims/status", "default", "c-n1", "", None),
@@ -300,7 +301,7 @@ async fn a_node_makes_mirror_pods_that_belong_to_itself() {
             Refused("node \"n1\" must not set blockOwnerDeletion on an owner reference")),
         ("an owner of another uid", to, changed(json!({"uid": "wrong"})), Refused(&mismatch)),
     ]).await;
-    check(&server, "n3", vec![("a node that does not exist", to, mirror_pod("n3", "x"), Refused("nodes \"n3\" not found"))]).await;
+    check(&server, "n3", vec![("a node that does not exist", to, mirror_pod("n3", "x"), Refused("node \"n3\" not found"))]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,6 +374,7 @@ async fn a_node_ends_and_reports_its_own_pods_only() {
         ("resource claims through the status", ("PATCH", &own_status), claims,
             Refused("node \"n1\" cannot update resource claim statues")),
         ("its own pod is evicted", ("POST", &evict_own), evict("p-n1"), Taken),
+        ("no pod is evicted", ("POST", "/api/v1/namespaces/default/pods/none/eviction"), evict("none"), Refused("pod \"none\" not found")),
         ("another's pod is evicted", ("POST", &evict_foreign), evict("p-n2"),
             Refused("node n1 can only evict pods with spec.nodeName set to itself")),
     ]).await;

@@ -191,6 +191,26 @@ async fn a_stolen_machine_destroys_no_volume_of_another_by_its_handle() {
     says(&refused, "a handle that no other volume has");
 }
 
+/// The driver makes the handle of a volume from the claim's uid, which every machine can see.
+#[tokio::test(start_paused = true)]
+async fn a_stolen_machine_can_take_a_handle_before_its_owner_does() {
+    let theft = Theft::begin().await;
+    let [_, owner] = theft.host.joined(&Machine::new("a")).await;
+    let volume = Theft::volume("future");
+    assert_eq!(theft.ask(&theft.beside, "POST", "/api/v1/persistentvolumes", Some(&volume)).await.code, 201);
+    let mut wanted = Theft::volume("future");
+    wanted["metadata"]["name"] = "wanted".into();
+    let place = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0";
+    *wanted.pointer_mut(place).expect("it is there") = "a".into();
+    let refused = theft.ask(&owner, "POST", "/api/v1/persistentvolumes", Some(&wanted)).await;
+    says(&refused, "a handle that no other volume has");
+    assert_eq!(theft.host.server.call("DELETE", "/api/v1/persistentvolumes/pv-future", None).await.code, 200);
+    // The finalizer that protects volumes is taken off by a controller, which does not run here.
+    let freed = json!({"metadata": {"finalizers": []}});
+    theft.host.server.send("PATCH", "/api/v1/persistentvolumes/pv-future", Some(&freed), MERGE).await;
+    assert_eq!(theft.ask(&owner, "POST", "/api/v1/persistentvolumes", Some(&wanted)).await.code, 201);
+}
+
 #[tokio::test(start_paused = true)]
 async fn tokens_that_a_stolen_machine_got_are_short_and_end_with_its_node() {
     let theft = Theft::begin().await;
