@@ -258,6 +258,13 @@ mod tests {
     }
 
     #[test]
+    fn the_server_knows_the_driver_of_machines() {
+        use apiserver::auth::{MACHINE_DRIVER, MACHINE_TOPOLOGY};
+        assert_eq!(DRIVER_NAME, MACHINE_DRIVER);
+        assert_eq!(driver_local::keys::topology_key(DRIVER_NAME), MACHINE_TOPOLOGY);
+    }
+
+    #[test]
     fn no_machine_may_read_a_secret_or_write_a_node() {
         let rules = machine_rules().into_iter().chain(agent_rules()).chain(namespace_rules());
         for rule in rules {

@@ -1,14 +1,17 @@
-//! `orlop token`: join tokens are made, listed and deleted, through the API of a running `orlop up`.
+//! `orlop token`: join tokens are made, listed and deleted, and machines that joined are revoked, through the API of a
+//! running `orlop up`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ::api::Kind;
+use ::api::{Key, Kind, Node, Uid};
 use anyhow::{Context as _, bail};
 use apiserver::auth::{
-    JOIN_TOKEN, JoinToken, Joining, KeyHash, TOKEN_NAMESPACE, Terms, UnixSeconds, token_facts, token_record,
+    JOIN_TOKEN, JoinToken, Joining, KeyHash, MACHINE_KEY, TOKEN_NAMESPACE, Terms, UnixSeconds, revocation, token_facts,
+    token_key, token_record,
 };
 use apiserver::sources::Clock as _;
 use k8s_openapi::api::core::v1::Secret;
@@ -25,7 +28,7 @@ use crate::process::{self, connect};
 /// How long an expired token is remembered, so that who uses it hears that it has expired.
 const REMEMBERED: i64 = 24 * 60 * 60;
 
-/// Make, list and delete the tokens with which other machines join.
+/// Make, list and delete the tokens with which other machines join, and revoke machines that joined.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -38,6 +41,7 @@ Examples:
   orlop up --data ./orlop --serve-machines 10.0.0.1:6444 &
   orlop token create --data ./orlop --node worker-1
   orlop token list --data ./orlop
+  orlop token revoke-machine worker-1 --data ./orlop
 
 On the other machine, as root:
   orlop node --server https://10.0.0.1:6444 --token TOKEN --data /var/lib/orlop
@@ -60,6 +64,15 @@ enum Command {
     },
     /// List the tokens, without their secrets.
     List {
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Revoke the certificates of a machine that joined, at once and for good, and delete its Node. Its key is let in no
+    /// more, under no name and with no token.
+    RevokeMachine {
+        /// The name of its Node.
+        #[arg(value_name = "NAME")]
+        name: String,
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -92,6 +105,10 @@ async fn run(command: Command) -> anyhow::Result<()> {
             place.connect().await?.create(ttl, node).await
         }
         Command::List { place } => place.connect().await?.list().await,
+        Command::RevokeMachine { name, place } => {
+            crate::usage::check_name("NAME", &name)?;
+            place.connect().await?.revoke(&name).await
+        }
         Command::Delete { id, place } => place.connect().await?.delete(&id).await,
     }
 }
@@ -165,11 +182,14 @@ impl Desk {
         Ok(())
     }
 
-    async fn all(&self) -> Result<Vec<Joining>, Error> {
+    async fn records(&self) -> Result<Vec<Value>, Error> {
         let labels = Some(format!("{JOIN_TOKEN}=true"));
         let selection = Selection { namespace: Some(TOKEN_NAMESPACE.to_owned()), labels, ..Selection::default() };
-        let records = self.client.list::<Value>(Kind::SECRET, &selection, 0, None).await?.items;
-        Ok(records.iter().filter_map(token_facts).collect())
+        Ok(self.client.list::<Value>(Kind::SECRET, &selection, 0, None).await?.items)
+    }
+
+    async fn all(&self) -> Result<Vec<Joining>, Error> {
+        Ok(self.records().await?.iter().filter_map(token_facts).collect())
     }
 
     /// Takes away what expired long ago; what cannot be taken away now is taken away next time.
@@ -204,6 +224,42 @@ impl Desk {
         }
         self.remove(id).await.context("deleting the token")?;
         output::write(&format!("token {id} deleted\n"))
+    }
+
+    /// Notes the keys that a machine had, and deletes its Node. The keys come first: if this ends in between, the
+    /// certificates count no more, and the same command deletes the Node.
+    async fn revoke(&self, name: &str) -> anyhow::Result<()> {
+        let key = Key::cluster(name);
+        let node = match self.client.get::<Value>(Kind::NODE, &key).await {
+            Ok(node) => Some(node),
+            Err(Error::NotFound { .. }) => None,
+            Err(error) => return Err(unreached(error)),
+        };
+        let used = self.records().await.map_err(unreached)?;
+        let by_name = |record: &&Value| token_facts(record).and_then(|facts| facts.used_by).as_deref() == Some(name);
+        let mut keys: BTreeSet<String> = used.iter().filter(by_name).filter_map(token_key).collect();
+        let joined = node.as_ref().and_then(|node| node["metadata"]["annotations"][MACHINE_KEY].as_str());
+        keys.extend(joined.map(str::to_owned));
+        if keys.is_empty() {
+            bail!("{name:?} is no machine that joined: `kubectl get nodes` shows all machines");
+        }
+        for hash in keys {
+            let note = revocation(&hash, name, UnixSeconds(now()));
+            match self.client.create::<Value>(Kind::CONFIG_MAP, Some(TOKEN_NAMESPACE), &note).await {
+                Ok(_) | Err(Error::AlreadyExists { .. }) => {}
+                Err(error) => return Err(unreached(error)),
+            }
+        }
+        // A Node without a key is not of a machine that joined.
+        if let Some(node) = node.filter(|node| node["metadata"]["annotations"][MACHINE_KEY].is_string()) {
+            let uid = node["metadata"]["uid"].as_str().map(Uid::from);
+            let only = client::Preconditions { uid, ..client::Preconditions::default() };
+            match self.client.delete::<Node>(&key, &only).await {
+                Ok(_) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(unreached(error).context("deleting the Node")),
+            }
+        }
+        output::write(&format!("machine {name} revoked: its key is let in no more, and its Node is deleted\n"))
     }
 
     async fn remove(&self, id: &str) -> Result<(), kube::Error> {

@@ -64,6 +64,7 @@ async fn tokens(site: &Site) {
     let line = list.lines().find(|line| line.starts_with(id)).expect("the token is listed");
     assert_eq!(line.split_whitespace().rev().take(2).collect::<Vec<_>>(), ["b", "b"], "for b, used by b: {line}");
     assert!(!list.contains(secret), "a list shows no secret");
+    revoked(site);
     site.token(&["delete", id]);
     assert!(!site.token(&["list"]).contains(id));
     up.stop();
@@ -72,6 +73,20 @@ async fn tokens(site: &Site) {
         let bytes = std::fs::read(file.path()).unwrap();
         assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "a secret is in {:?}", file.path());
     }
+}
+
+/// The key of the machine `b` is let in no more, whatever token it has; with a new key it is.
+fn revoked(site: &Site) {
+    assert!(site.token(&["revoke-machine", "b"]).contains("machine b revoked"));
+    let fresh = site.token(&["create", "--node", "b"]);
+    for words in [&[][..], &["--token", &fresh]] {
+        let said = site.refused("b", words);
+        assert!(said.contains("was revoked") && said.contains("remove the folder `machine`"), "{said}");
+    }
+    let mut nobody = site.server.orlop(&["token", "revoke-machine", "nobody", "--data"]);
+    let output = nobody.arg(&site.server.data).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("is no machine that joined"), "{said}");
 }
 
 /// A token for one second: its holder is refused for his name first, and then for the token.
