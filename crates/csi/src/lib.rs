@@ -29,12 +29,14 @@ pub mod endpoint;
 pub mod listen;
 pub mod places;
 mod redact;
+mod redactor;
 mod socket;
 
 pub use client::{ConnectError, Lost, connect, connect_lazy, connect_once, in_memory};
 pub use endpoint::{Endpoint, EndpointError};
 pub use listen::{BindError, Listener, Peer, SocketMode};
 pub use redact::{REDACTED, TOKEN_KEYS};
+pub use redactor::{Redactor, SensitiveRequest};
 
 /// CSI 1.12: package `csi.v1`.
 #[allow(missing_debug_implementations, unreachable_pub, clippy::all, clippy::pedantic)]

@@ -44,6 +44,9 @@ impl Standing {
     }
 }
 
+/// The reason of the event about an object that a controller cannot write to. `explain` looks for it.
+pub const WRITE_FAILED: &str = "WriteFailed";
+
 /// An event on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {

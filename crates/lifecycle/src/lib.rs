@@ -8,6 +8,7 @@ pub mod attacher;
 pub mod bind;
 pub mod capacity;
 pub mod decision;
+pub mod driver_limits;
 pub mod ephemeral;
 pub mod explain;
 pub mod health;
@@ -27,4 +28,4 @@ pub mod table;
 pub mod top;
 pub mod tree;
 
-pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing};
+pub use decision::{Decision, Lookup, Notice, Reason, Severity, Standing, WRITE_FAILED};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::client::{Deleted, Error, Preconditions};
-use crate::events::Recorder;
-use crate::{Cache, Caches, Client, Clock, Entropy, Metrics, Patch};
+use crate::events::{Recorder, Severity};
+use crate::failed_writes::{WRITE_FAILED, may_look_again};
+use crate::{Cache, Caches, Client, Clock, Entropy, Metrics, Patch, causes};
 use api::{Key, Kind, Meta, Object};
 use serde::Serialize;
 
@@ -85,6 +86,7 @@ impl Context {
     /// is its last state; only a pod has time left after that.
     fn answered<T: Object>(&self, object: T) -> Option<Arc<T>> {
         let meta = object.meta();
+        self.client.told().settled(&meta.uid);
         if meta.is_deleting() && meta.finalizers.is_empty() && T::KIND != Kind::POD {
             self.gone::<T>(meta);
             return None;
@@ -120,12 +122,27 @@ impl Context {
 
     /// After a write that failed: whatever the error leaves open is read, so that the next decision is about the truth.
     ///
-    /// `Ok` means "decide again now"; an error means that nothing can be known at the moment.
+    /// `Ok` means "decide again now", which a pass gets at most [`LOOKS`](crate::failed_writes::LOOKS) times per object. An
+    /// error means that the pass has to end, and that users were told on the object itself if it is there.
     pub async fn reconsider<T: Object + Clone>(&self, key: &Key, error: Error) -> Result<(), Error> {
-        let stale = error.is_conflict() || error.is_not_found() || error.may_have_happened();
-        match stale || matches!(error, Error::AlreadyExists { .. }) {
-            true => self.read::<T>(key).await.map(drop),
-            false => Err(error),
+        if !error.is_unsettled() || !may_look_again(T::KIND, key) {
+            if let Some(object) = self.cache::<T>().get(key) {
+                self.tell_failed_write(&*object, &error);
+            }
+            return Err(error);
+        }
+        self.read::<T>(key).await.map(drop)
+    }
+
+    /// Records the event about a write that failed on the object that it was for. A server that cannot be reached, or asks us to
+    /// slow down, takes no events either.
+    pub fn tell_failed_write<T: Object>(&self, object: &T, error: &Error) {
+        if matches!(error, Error::Unavailable { .. } | Error::TooMany { .. }) {
+            return;
+        }
+        let message = format!("Writing it fails and is repeated with growing pauses: {}", causes(error));
+        if self.client.told().is_news(&object.meta().uid, &message) {
+            self.recorder.record(object, Severity::Warning, WRITE_FAILED, &message);
         }
     }
 }

@@ -59,9 +59,12 @@ pub(crate) enum Fault {
     Hangs,
     /// This status, body and number of seconds to wait.
     Refused(u16, Value, Option<u64>),
+    /// This status and text, whatever the text is.
+    Said(u16, &'static str),
 }
 
 struct Change {
+    path: String,
     kind: &'static str,
     object: Value,
     revision: u64,
@@ -77,6 +80,8 @@ struct State {
     uids: u64,
     /// Faults by the start of "METHOD path"; each is used once.
     faults: VecDeque<(String, Fault)>,
+    /// Faults that never end, by a part of "METHOD path?query".
+    lasting: Vec<(String, Fault)>,
     log: Vec<String>,
     streams_lists: bool,
     /// Grows when all watches have to end.
@@ -117,6 +122,11 @@ impl Fake {
         self.state.lock().unwrap().faults.push_back((matching.to_owned(), fault));
     }
 
+    /// At every request from now on that has this part.
+    pub(crate) fn fault_for_ever(&self, part: &str, fault: Fault) {
+        self.state.lock().unwrap().lasting.push((part.to_owned(), fault));
+    }
+
     pub(crate) fn without_streamed_lists(&self) {
         self.state.lock().unwrap().streams_lists = false;
     }
@@ -138,7 +148,8 @@ impl Fake {
         state.revision += 1;
         let revision = state.revision;
         let object = json!({"metadata": {"namespace": "n", "name": "", "resourceVersion": revision.to_string()}});
-        state.history.push(Change { kind: "BOOKMARK", object, revision });
+        let path = path_of(&object);
+        state.history.push(Change { path, kind: "BOOKMARK", object, revision });
         drop(state);
         self.changed.send_modify(|count| *count += 1);
     }
@@ -196,7 +207,9 @@ impl Fake {
             let mut state = self.state.lock().unwrap();
             state.log.push(asked.clone());
             let at = state.faults.iter().position(|(matching, _)| asked.starts_with(matching.as_str()));
-            at.and_then(|at| state.faults.remove(at)).map(|(_, fault)| fault)
+            let once = at.and_then(|at| state.faults.remove(at));
+            let lasting = || state.lasting.iter().find(|(part, _)| asked.contains(part.as_str())).cloned();
+            once.or_else(lasting).map(|(_, fault)| fault)
         };
         let broken = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         match fault {
@@ -207,6 +220,7 @@ impl Fake {
                 Err(broken())
             }
             Some(Fault::Hangs) => std::future::pending().await,
+            Some(Fault::Said(code, text)) => raw(code, text.to_owned().into()),
             Some(Fault::Refused(code, body, wait)) => {
                 let mut answer = reply(code, &body)?;
                 if let Some(wait) = wait {
@@ -269,7 +283,7 @@ fn live(fake: Fake, prefix: String, from: u64, (generation, number): (u64, u64))
                 let muted = number <= state.muted;
                 let news = state.history.iter().filter(|change| change.revision > from);
                 let lines: Vec<Bytes> = news
-                    .filter(|change| !muted && path_of(&change.object).starts_with(&prefix))
+                    .filter(|change| !muted && change.path.starts_with(&prefix))
                     .map(|change| line(change.kind, &change.object))
                     .collect();
                 from = from.max(state.revision);
@@ -302,7 +316,10 @@ fn status(code: u16, reason: &str, message: &str) -> Value {
 }
 
 fn reply(code: u16, answer: &Value) -> Answer {
-    let bytes = Bytes::from(answer.to_string());
+    raw(code, answer.to_string().into())
+}
+
+fn raw(code: u16, bytes: Bytes) -> Answer {
     let mut response = Response::new(Full::new(bytes).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = code.try_into().unwrap();
     Ok(response)
@@ -320,7 +337,7 @@ impl State {
         });
         object["metadata"]["resourceVersion"] = self.revision.to_string().into();
         self.objects.insert(path.to_owned(), object.clone());
-        self.history.push(Change { kind, object, revision: self.revision });
+        self.history.push(Change { path: path.to_owned(), kind, object, revision: self.revision });
         self.revision
     }
 
@@ -328,7 +345,12 @@ impl State {
         let mut object = self.objects.remove(path)?;
         self.revision += 1;
         object["metadata"]["resourceVersion"] = self.revision.to_string().into();
-        self.history.push(Change { kind: "DELETED", object: object.clone(), revision: self.revision });
+        self.history.push(Change {
+            path: path.to_owned(),
+            kind: "DELETED",
+            object: object.clone(),
+            revision: self.revision,
+        });
         Some(object)
     }
 

@@ -5,6 +5,7 @@
 //! | [`client`] | typed calls to the Kubernetes API; an answer that was lost is a value of its own |
 //! | [`cache`] | one watch per kind and process, indexes, and what we wrote ourselves |
 //! | [`queue`] | keys to work on: once at a time, with backoff |
+//! | [`failed_writes`] | how often a pass looks again at once after a write that failed, and when users hear of it |
 //! | [`lease`] | who leads; work stops before somebody else may start |
 //! | [`events`] | what happened, told to users without flooding them |
 //! | [`csi`] | a driver on a socket that may be absent, slow or restarted |
@@ -33,6 +34,7 @@ pub mod context;
 pub mod csi;
 pub mod entropy;
 pub mod events;
+pub mod failed_writes;
 #[cfg(test)]
 mod fake;
 pub mod handoff;

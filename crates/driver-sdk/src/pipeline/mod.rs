@@ -13,11 +13,10 @@ pub mod call;
 mod locks;
 pub(crate) mod method;
 mod operations;
-mod redact;
 mod run;
 
+pub(crate) use csi::{Redactor, SensitiveRequest as Sensitive};
 pub(crate) use locks::{Hold, Key, Wanted};
 pub(crate) use method::Method;
 pub use operations::Running;
-pub(crate) use redact::{Redactor, Sensitive};
 pub(crate) use run::{Pipeline, Plan, status_of};

@@ -1,14 +1,18 @@
 //! What stands around a claim: its namespace, the binder, and the pods and nodes that use its volume.
 
 use api::node::PodPhase;
-use api::{AccessMode, Claim, Kind, Pod};
+use api::{AccessMode, Claim, Kind, Meta, Pod};
 
 use super::presence::{self, Leads};
 use super::text::said;
 use super::{Finding, PodTrouble, Subject, Trail, pod, pods};
+use crate::decision::{Standing, WRITE_FAILED};
 
 /// How many pods are followed.
 const SHOWN: usize = 3;
+
+/// A controller repeats its event about a write that fails every five minutes: an event that is older tells of the past.
+const UNWRITTEN_LATELY: i64 = 10 * 60;
 
 /// Adds that the claim's namespace is going away.
 pub(super) fn namespace(trail: &mut Trail<'_>, claim: &Claim) {
@@ -19,6 +23,17 @@ pub(super) fn namespace(trail: &mut Trail<'_>, claim: &Claim) {
     let since = namespace.meta.deleting.map(|at| format!("its deletion began {} ago", trail.picture.age(at)));
     let finding = Finding::NamespaceGoing { namespace: name.into() };
     trail.find(subject, &finding, since.into_iter().collect());
+}
+
+/// Adds that a controller could not write to the object lately, unless all is well with it by now.
+pub(super) fn unwritten(trail: &mut Trail<'_>, kind: Kind, meta: &Meta) {
+    let picture = trail.picture;
+    let settled = trail.links.iter().all(|link| link.standing == Standing::Settled);
+    let event = picture.last_event(kind, meta, &[WRITE_FAILED]);
+    let lately = event.filter(|event| picture.now.0.saturating_sub(event.last.0) <= UNWRITTEN_LATELY);
+    let Some(event) = lately.filter(|_| !settled || meta.is_deleting()) else { return };
+    let finding = Finding::WriteFailed { by: event.by.as_str().into(), message: event.message.clone() };
+    trail.find(Subject::of(kind.kind, &meta.key), &finding, vec![said(picture, event)]);
 }
 
 /// Whether the binder, whose turn it is, runs.

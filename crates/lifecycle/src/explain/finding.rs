@@ -30,6 +30,11 @@ pub enum Finding {
         by: Box<str>,
         message: Box<str>,
     },
+    /// A controller cannot write to the object, as its event says.
+    WriteFailed {
+        by: Box<str>,
+        message: Box<str>,
+    },
     NamespaceGoing {
         namespace: Box<str>,
     },
@@ -231,6 +236,7 @@ impl fmt::Display for Finding {
                 write!(f, "the claim says that it is bound to volume {volume:?}, which could not be looked at")
             }
             Self::Said { by, message } => write!(f, "{by} said last: {message}"),
+            Self::WriteFailed { by, message } => write!(f, "{by} cannot go on: {message}"),
             Self::NamespaceGoing { namespace } => write!(f, "namespace {namespace:?} is being deleted"),
             Self::BinderSilent { lease, seconds } => {
                 write!(f, "the volume binder does not run: its lease {lease} was last renewed {} ago", Age(*seconds))
@@ -358,6 +364,7 @@ impl Reason for Finding {
             Self::Blind { .. } => "not_allowed",
             Self::SaidBound { .. } => "said_bound",
             Self::Said { .. } => "said",
+            Self::WriteFailed { .. } => "write_failed",
             Self::NamespaceGoing { .. } => "namespace_going",
             Self::BinderSilent { .. } => "binder_silent",
             Self::Pod { why, .. } => why.code(),
@@ -401,6 +408,7 @@ impl Reason for Finding {
             Self::VolumeAbnormal { message, .. } => TroubleKind::of(message).0.standing(),
             Self::Blind { .. }
             | Self::Said { .. }
+            | Self::WriteFailed { .. }
             | Self::NamespaceGoing { .. }
             | Self::AttachFailed { .. }
             | Self::ProvisionerUnseen { .. }

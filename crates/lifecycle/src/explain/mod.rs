@@ -171,6 +171,7 @@ pub fn claim(picture: &Picture, claim: &Claim) -> Explanation {
             claim.phase.name()
         }
     };
+    around::unwritten(&mut trail, api::Kind::CLAIM, &claim.meta);
     trail.end(Subject::claim(claim.key()), state)
 }
 
@@ -187,6 +188,7 @@ pub fn volume(picture: &Picture, volume: &Volume) -> Explanation {
     // What the binder says of a volume stands beside what holds it.
     trail.depth = 0;
     release::volume(&mut trail, volume);
+    around::unwritten(&mut trail, api::Kind::VOLUME, &volume.meta);
     let claim = volume.claim.as_ref().and_then(|reference| picture.claim(&reference.key).found());
     let claim = claim.filter(|claim| *claim.volume_name == *volume.name());
     // A claim whose turn it is has told of its volume already.
@@ -210,6 +212,7 @@ pub fn pod(picture: &Picture, pod: &Pod) -> Explanation {
             pod.phase.name()
         }
     };
+    around::unwritten(&mut trail, api::Kind::POD, &pod.meta);
     trail.end(Subject::of(api::Kind::POD.kind, &pod.meta.key), state)
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Cache;
+use crate::causes;
 use crate::client::{Client, Error, Extent, Page, Selection, WatchEvent, WatchFrom, WatchStream};
 use crate::entropy::Entropy;
 use crate::metrics::Resource;
@@ -32,6 +33,12 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// After a watch has lived this long, the next failure is the first one again.
 const HEALTHY: Duration = Duration::from_secs(120);
+/// A watch that lived this long did some good: resuming it, or listing again, at once is no storm.
+const STEADY: Duration = Duration::from_secs(15);
+/// How many watches in a row may end before that and be resumed at once.
+const EARLY_ENDS: u32 = 4;
+/// How many lists in a row may be made at once because history is gone.
+const RELISTS: u32 = 1;
 /// How often resuming may fail in a row before we list again: the server may have lost the revision we name.
 const RESUMES: u32 = 5;
 /// How often a list older than what we know is refused before we believe that the server's history was replaced.
@@ -48,8 +55,8 @@ enum Listing {
 enum Pause {
     /// The server ended the watch as agreed.
     Ended,
-    /// History is gone.
-    ListAgain,
+    /// History is gone, as the server says in this error.
+    ListAgain(Error),
     /// Something failed.
     Failed(Error),
 }
@@ -62,6 +69,11 @@ struct Follower<'a, T: Object> {
     /// How long a watch may be silent, once that is known.
     silence: Option<Duration>,
     failures: u32,
+    /// Watches in a row that ended before they had lived for long, and lists in a row that were made again.
+    early_ends: u32,
+    relists: u32,
+    /// What was logged last, so that a failure that lasts is logged once.
+    logged: String,
     old_lists: u32,
 }
 
@@ -73,6 +85,9 @@ pub(super) async fn run<T: Object>(cache: &Cache<T>, client: &Client, entropy: &
         listing: Listing::Streamed,
         silence: None,
         failures: 0,
+        early_ends: 0,
+        relists: 0,
+        logged: String::new(),
         old_lists: 0,
     };
     tokio::select! {
@@ -93,35 +108,61 @@ impl<T: Object> Follower<'_, T> {
             };
             // Both leave the store as far as they came, whatever ended them.
             known = Some(self.cache.revision()).filter(|held| self.cache.is_synced() && *held > Revision::NONE);
+            if started.elapsed() >= STEADY {
+                (self.early_ends, self.relists) = (0, 0);
+            }
             if started.elapsed() >= HEALTHY {
                 self.failures = 0;
+                self.logged.clear();
             }
             match pause {
-                Pause::Ended if started.elapsed() >= Duration::from_secs(1) => self.failures = 0,
-                Pause::Ended => self.pause().await,
-                Pause::ListAgain => {
-                    tracing::info!(kind = T::KIND.kind, "the watch's history is gone, listing again");
+                Pause::Ended if started.elapsed() >= Duration::from_secs(1) => {
+                    self.failures = 0;
+                    self.early_ends = self.early_ends.saturating_add(1);
+                    if self.early_ends > EARLY_ENDS {
+                        self.pause("the server ends each watch early").await;
+                    }
+                }
+                Pause::Ended => self.pause("the server ended the watch at once").await,
+                Pause::ListAgain(error) => {
                     self.client.metrics().relists.get_or_create(&Resource { resource: T::KIND.plural }).inc();
                     known = None;
+                    self.relists = self.relists.saturating_add(1);
+                    if self.relists > RELISTS {
+                        // History that is gone again right after a list is a failure like any other.
+                        let why = format!("the watch's history is gone again: {error}");
+                        self.cache.set_failure(Some(error));
+                        self.pause(&why).await;
+                    } else {
+                        tracing::info!(kind = T::KIND.kind, "the watch's history is gone, listing again");
+                    }
                 }
                 Pause::Failed(error) => {
-                    tracing::warn!(kind = T::KIND.kind, %error, "the watch failed");
                     // What is merely away is resumed; what keeps failing, or says no, is asked from the start.
                     let away = matches!(error, Error::Unavailable { .. } | Error::TooMany { .. });
+                    let why = causes(&error);
                     self.cache.set_failure(Some(error));
                     if !away || self.failures >= RESUMES {
                         known = None;
                     }
-                    self.pause().await;
+                    self.pause(&why).await;
                 }
             }
         }
     }
 
-    async fn pause(&mut self) {
-        let pause = SHORTEST_PAUSE.saturating_mul(1 << self.failures.min(6)).min(LONGEST_PAUSE);
+    async fn pause(&mut self, why: &str) {
+        let early = self.early_ends.saturating_sub(EARLY_ENDS);
+        let before = self.failures.max(early).max(self.relists.saturating_sub(RELISTS + 1));
+        let pause = SHORTEST_PAUSE.saturating_mul(1 << before.min(6)).min(LONGEST_PAUSE);
+        let pause = self.entropy.longer(pause, 1.0);
         self.failures = self.failures.saturating_add(1);
-        sleep(self.entropy.longer(pause, 1.0)).await;
+        match self.logged == why {
+            true => tracing::debug!(kind = T::KIND.kind, why, ?pause, "the watch failed again"),
+            false => tracing::warn!(kind = T::KIND.kind, why, ?pause, "the watch failed"),
+        }
+        why.clone_into(&mut self.logged);
+        sleep(pause).await;
     }
 
     fn selection(&self) -> &Selection {
@@ -187,7 +228,7 @@ impl<T: Object> Follower<'_, T> {
         loop {
             let event = match timeout(QUIET_LIST, stream.next::<T>()).await {
                 Err(_) => return self.fall_back("it did not end the list").await,
-                Ok(Err(Error::Expired { .. })) => return Pause::ListAgain,
+                Ok(Err(error @ Error::Expired { .. })) => return Pause::ListAgain(error),
                 Ok(Err(error)) => return Pause::Failed(error),
                 Ok(Ok(None)) => return Pause::Ended,
                 Ok(Ok(Some(event))) => event,
@@ -219,7 +260,7 @@ impl<T: Object> Follower<'_, T> {
         loop {
             let page = match self.page(next.as_deref()).await {
                 Ok(page) => page,
-                Err(Error::Expired { .. }) if next.is_some() => return Pause::ListAgain,
+                Err(error @ Error::Expired { .. }) if next.is_some() => return Pause::ListAgain(error),
                 Err(error) => return Pause::Failed(error),
             };
             for object in page.items {
@@ -298,7 +339,7 @@ impl<T: Object> Follower<'_, T> {
                 self.cache.set_failure(None);
                 self.stream(stream, seconds).await
             }
-            Err(Error::Expired { .. }) => Pause::ListAgain,
+            Err(error @ Error::Expired { .. }) => Pause::ListAgain(error),
             Err(error) => Pause::Failed(error),
         }
     }
@@ -318,7 +359,7 @@ impl<T: Object> Follower<'_, T> {
                     return Pause::Ended;
                 }
                 Ok(Ok(None)) => return Pause::Ended,
-                Ok(Err(Error::Expired { .. })) => return Pause::ListAgain,
+                Ok(Err(error @ Error::Expired { .. })) => return Pause::ListAgain(error),
                 Ok(Err(error)) => return Pause::Failed(error),
                 Ok(Ok(Some(event))) => event,
             };

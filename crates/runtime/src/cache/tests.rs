@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::object::Revision;
+use serde_json::json;
 
 use super::store::Store;
 use super::*;
@@ -521,3 +522,46 @@ async fn an_object_that_nobody_can_read_any_more_is_told_to_be_gone_when_it_goes
         })
         .await;
 }
+
+/// How many requests a cache makes in an hour in which requests with this part meet this fault.
+async fn requests_in_an_hour(extent: Extent, streamed: bool, part: &str, fault: Fault) -> usize {
+    let scene = Scene::of(extent);
+    scene.fake.put("a", "red");
+    if !streamed {
+        scene.fake.without_streamed_lists();
+    }
+    let _want = (extent == Extent::Wanted).then(|| scene.cache.want(&key("a")));
+    scene.fake.fault_for_ever(part, fault);
+    scene.run(tokio::time::sleep(Duration::from_secs(3600))).await;
+    scene.fake.log().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_and_watches_that_fail_for_an_hour_are_asked_for_rarely() {
+    const PATH: &str = "GET /api/v1/persistentvolumeclaims";
+    let gone = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "gone"});
+    let expired = || Fault::Refused(410, gone.clone(), None);
+    let in_stream = || Fault::Said(200, EXPIRED_EVENT);
+    let faults: [(&str, fn() -> Fault); 4] = [
+        ("500", || Fault::Said(500, "{}")),
+        ("502", || Fault::Said(502, "<html>bad gateway</html>")),
+        ("unreadable", || Fault::Said(200, "<html>welcome</html>\n")),
+        ("ended at once", || Fault::Said(200, "")),
+    ];
+    for extent in [Extent::All, Extent::Wanted] {
+        for streamed in [true, false] {
+            for (name, fault) in faults {
+                let asked = requests_in_an_hour(extent, streamed, PATH, fault()).await;
+                assert!((20..600).contains(&asked), "{name} {extent:?} {streamed}: {asked} requests in an hour");
+            }
+        }
+        // Only the watch from a revision fails; each list before it succeeds.
+        let watch = "&resourceVersion=";
+        for (name, fault) in [("410", &expired as &dyn Fn() -> Fault), ("410 in the stream", &in_stream)] {
+            let asked = requests_in_an_hour(extent, false, watch, fault()).await;
+            assert!((20..600).contains(&asked), "{name} {extent:?}: {asked} requests in an hour");
+        }
+    }
+}
+
+const EXPIRED_EVENT: &str = "{\"type\":\"ERROR\",\"object\":{\"status\":\"Failure\",\"code\":410,\"reason\":\"Expired\",\"message\":\"gone\"}}\n";

@@ -95,7 +95,7 @@ pub enum Error {
         message: String,
     },
     /// The request succeeded, and the answer is not what it should be.
-    #[error("{doing}: cannot read the answer")]
+    #[error("{doing}: cannot read the answer: {source}")]
     Unreadable {
         /// What was asked.
         doing: String,
@@ -121,6 +121,15 @@ impl Error {
     /// Whether somebody else was faster: read again and decide again.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Conflict { .. })
+    }
+
+    /// Whether the truth has to be read before anything is decided: the object has changed, is gone or exists already, or the
+    /// write may have happened.
+    pub fn is_unsettled(&self) -> bool {
+        self.is_conflict()
+            || self.is_not_found()
+            || self.may_have_happened()
+            || matches!(self, Error::AlreadyExists { .. })
     }
 
     /// Whether a write may have happened although this is an error.

@@ -35,7 +35,9 @@ pub(crate) use limit::Bucket;
 pub use limit::Rate;
 pub use watch::{WatchEvent, WatchStream};
 
+use crate::causes;
 use crate::entropy::Entropy;
+use crate::failed_writes::{ToldFailures, note_write};
 use crate::metrics::{self, Metrics};
 use error::{Refusal, Status};
 
@@ -74,6 +76,7 @@ struct Shared {
     counts: Counts,
     metrics: Metrics,
     entropy: Entropy,
+    told: ToldFailures,
 }
 
 impl fmt::Debug for Client {
@@ -285,14 +288,19 @@ impl Client {
     /// A client on kube's, which owns connections and credentials.
     pub fn new(inner: kube::Client, options: Options, metrics: &Metrics, entropy: &Entropy) -> Client {
         let limit = options.rate.map(Bucket::new);
-        let shared =
-            Shared { options, limit, counts: Counts::default(), metrics: metrics.clone(), entropy: entropy.fork() };
+        let (counts, told) = (Counts::default(), ToldFailures::default());
+        let shared = Shared { options, limit, counts, metrics: metrics.clone(), entropy: entropy.fork(), told };
         Client { inner, shared: Arc::new(shared) }
     }
 
     /// How often what was asked.
     pub fn counts(&self) -> &Counts {
         &self.shared.counts
+    }
+
+    /// Which failed writes users were told of.
+    pub(crate) fn told(&self) -> &ToldFailures {
+        &self.shared.told
     }
 
     /// Where this client's numbers go.
@@ -338,7 +346,7 @@ impl Client {
     pub async fn create_part(&self, kind: Kind, key: &Key, part: &str, body: &impl Serialize) -> Result<(), Error> {
         let mut ask = Ask { part: Some(part), ..Ask::of(Verb::Create, kind, key) };
         ask.query.add("fieldManager", &self.shared.options.manager);
-        self.bytes(ask.with(body)?).await.map(drop)
+        noted(Verb::Create, self.bytes(ask.with(body)?).await.map(drop))
     }
 
     /// Asks for something that belongs to an object and is made in the answer, such as the `token` of a service account.
@@ -415,8 +423,9 @@ impl Client {
         }
         let ask = Ask::of(Verb::Delete, T::KIND, key).with(&body)?;
         let doing = ask.doing();
-        let bytes = self.bytes(ask).await?;
-        deleted(&bytes).map_err(|source| Error::Unreadable { doing, source })
+        let ended = self.bytes(ask).await;
+        let read = |bytes: Bytes| deleted(&bytes).map_err(|source| Error::Unreadable { doing, source });
+        noted(Verb::Delete, ended.and_then(read))
     }
 
     /// Follows changes. `seconds` is when the server should end the watch by itself.
@@ -444,9 +453,10 @@ impl Client {
     }
 
     async fn answer<T: DeserializeOwned>(&self, ask: Ask<'_>) -> Result<T, Error> {
-        let doing = ask.doing();
-        let bytes = self.bytes(ask).await?;
-        serde_json::from_slice(&bytes).map_err(|source| Error::Unreadable { doing, source })
+        let (verb, doing) = (ask.verb, ask.doing());
+        let ended = self.bytes(ask).await;
+        let read = |bytes: Bytes| serde_json::from_slice(&bytes).map_err(|source| Error::Unreadable { doing, source });
+        noted(verb, ended.and_then(read))
     }
 
     /// The whole answer. Losing it half-way is losing it.
@@ -456,7 +466,7 @@ impl Client {
         let body = self.send(ask).await?;
         match timeout_at(deadline, body.collect()).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) => Err(lost(verb, doing, error.to_string())),
+            Ok(Err(error)) => Err(lost(verb, doing, causes(&error))),
             Err(_) => Err(lost(verb, doing, "no answer in time".to_owned())),
         }
     }
@@ -539,6 +549,14 @@ fn refusal(ask: &Ask<'_>, code: StatusCode, headers: &HeaderMap, text: &[u8]) ->
         status: serde_json::from_slice::<Status>(text).ok().filter(|status| !status.status.is_empty()),
         text: String::from_utf8_lossy(text.get(..text.len().min(256)).unwrap_or_default()).into_owned(),
     }
+}
+
+/// Lets the pass that wrote know how the write ended.
+fn noted<T>(verb: Verb, ended: Result<T, Error>) -> Result<T, Error> {
+    if verb.writes() {
+        note_write(&ended);
+    }
+    ended
 }
 
 fn lost(verb: Verb, doing: String, message: String) -> Error {

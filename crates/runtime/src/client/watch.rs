@@ -96,7 +96,7 @@ impl WatchStream {
                         self.buffer.extend_from_slice(data);
                     }
                 }
-                Some(Err(error)) => return Err(self.broken(&error.to_string())),
+                Some(Err(error)) => return Err(self.broken(&crate::causes(&error))),
             }
         }
     }

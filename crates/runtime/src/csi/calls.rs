@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ::csi::v1;
+use lifecycle::driver_limits;
 use v1::controller_client::ControllerClient;
 use v1::group_controller_client::GroupControllerClient;
 use v1::node_client::NodeClient;
@@ -15,7 +16,9 @@ macro_rules! calls {
             $(
                 #[doc = concat!("`", $method, "`, for at most `wait`.")]
                 pub async fn $name(&self, request: v1::$request, wait: Duration) -> Result<v1::$response, CallError> {
-                    let call = |channel, request| async move { $client::new(channel).$name(request).await };
+                    let call = |channel, request| async move {
+                        $client::new(channel).max_decoding_message_size(driver_limits::ANSWER).$name(request).await
+                    };
                     self.call($method, wait, request, call).await
                 }
             )*

@@ -11,6 +11,8 @@
 //! 3. Requests are logged through their redacted `Debug` only.
 
 mod calls;
+#[cfg(test)]
+mod echo_tests;
 mod facts;
 #[cfg(test)]
 mod tests;
@@ -21,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::watch;
-use ::csi::v1;
+use ::csi::{Redactor, SensitiveRequest, v1};
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 use tonic::transport::Channel;
@@ -33,6 +35,8 @@ use v1::node_client::NodeClient;
 use v1::plugin_capability::service::Type as Service;
 
 pub use facts::{Capabilities, Facts};
+
+use lifecycle::driver_limits;
 
 use crate::causes;
 use crate::metrics::{Caller, Metrics};
@@ -405,7 +409,7 @@ impl Driver {
         call: C,
     ) -> Result<R, CallError>
     where
-        Q: fmt::Debug,
+        Q: fmt::Debug + SensitiveRequest,
         C: FnOnce(Channel, Request<Q>) -> F,
         F: Future<Output = Result<Response<R>, Status>>,
     {
@@ -418,12 +422,25 @@ impl Driver {
             return Err(CallError::NotConnected { why });
         };
         tracing::trace!(method, ?request, "calling the driver");
-        self.timed(method, wait, call(channel, timed(request, wait))).await
+        let redactor = Redactor::of(&request);
+        self.timed_with(&redactor, method, wait, call(channel, timed(request, wait))).await
     }
 
-    /// Waits for an answer as long as it may take, and counts it.
+    /// A call whose request has no secrets.
     async fn timed<R>(
         &self,
+        method: &'static str,
+        wait: Duration,
+        call: impl Future<Output = Result<Response<R>, Status>>,
+    ) -> Result<R, CallError> {
+        self.timed_with(&Redactor::default(), method, wait, call).await
+    }
+
+    /// Waits for an answer as long as it may take, and counts it. Every answer of a driver that is an error becomes ours here,
+    /// without the secrets of its request and no longer than what is kept of it.
+    async fn timed_with<R>(
+        &self,
+        redactor: &Redactor,
         method: &'static str,
         wait: Duration,
         call: impl Future<Output = Result<Response<R>, Status>>,
@@ -435,11 +452,12 @@ impl Driver {
             () = sleep(wait) => Err(Status::deadline_exceeded(format!("no answer within {wait:?}"))),
             answer = call => answer,
         };
-        let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
+        let code = answer.as_ref().err().map_or(Code::Ok, code_of);
         self.inner.metrics.called(self.inner.options.caller, self.labels(method, code), start.elapsed());
         answer.map(Response::into_inner).map_err(|status| {
-            tracing::debug!(method, ?code, message = status.message(), "the call failed");
-            CallError::Status { method, code, message: status.message().to_owned() }
+            let message = driver_limits::cut(&redactor.clean(status.message().to_owned())).to_owned();
+            tracing::debug!(method, ?code, message, "the call failed");
+            CallError::Status { method, code, message }
         })
     }
 
@@ -455,6 +473,15 @@ impl Driver {
             labels.push(("migrated", self.migrated.to_string()));
         }
         labels
+    }
+}
+
+/// What a status says. An answer that is too large to be read is no answer: tonic gives it a code that a driver uses to refuse
+/// a request, although the driver did what it was asked for.
+fn code_of(status: &Status) -> Code {
+    match status.code() {
+        Code::OutOfRange if status.message().contains("decoded message length too large") => Code::Unknown,
+        code => code,
     }
 }
 

@@ -36,6 +36,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub use record::sanitise;
 use record::{Claimable, Observed, OwnRenewals, Taking, Wish};
 
+use crate::causes;
 use crate::client::{Client, Error};
 use crate::entropy::Entropy;
 use crate::metrics::{Metrics, Name};
@@ -263,6 +264,7 @@ impl Elector {
 
     /// Waits until the lease is ours; `None` if we are told to stop first.
     async fn acquire(&mut self, stop: &Stop) -> Option<Sent> {
+        let mut logged = String::new();
         loop {
             let deadline = self.clock.boot() + self.options.renew_deadline;
             let attempt = tokio::select! {
@@ -272,11 +274,12 @@ impl Elector {
             };
             match attempt {
                 Attempt::Ours { sent } => return Some(sent),
-                Attempt::Theirs => {}
-                Attempt::Failed(error) => tracing::warn!(lease = self.options.name, %error, "cannot take the lease"),
+                Attempt::Theirs => logged.clear(),
+                Attempt::Failed(error) => self.log_failed(&mut logged, &error, "cannot take the lease"),
             }
             let leader = self.observed.as_ref().map(|seen| seen.holder().to_owned()).unwrap_or_default();
             self.standing.send_replace(Standing::Following { leader });
+            // The retry period is the pause after a failure, too: a free lease must not stay free for long.
             let wait = self.entropy.longer(self.options.retry_period, JITTER);
             tokio::select! {
                 biased;
@@ -324,6 +327,7 @@ impl Elector {
     /// Renews the lease for as long as it is polled and the lease is ours.
     async fn keep(&mut self, epoch: u64, deadline: &watch::Sender<Duration>, ousted: &Stopper) -> Infallible {
         let mut wait = self.options.retry_period;
+        let mut logged = String::new();
         loop {
             sleep(wait).await;
             let until = *deadline.borrow();
@@ -335,17 +339,28 @@ impl Elector {
                     deadline.send_replace(sent.boot + self.options.renew_deadline);
                     self.standing.send_replace(Standing::Leading { epoch, renewed: sent.at });
                     wait = self.options.retry_period;
+                    logged.clear();
                 }
                 Attempt::Theirs => {
                     ousted.stop();
                     return pending().await;
                 }
                 Attempt::Failed(error) => {
-                    tracing::warn!(lease = self.options.name, %error, "cannot renew the lease");
+                    self.log_failed(&mut logged, &error, "cannot renew the lease");
                     wait = self.entropy.longer(self.options.retry_period.min(Duration::from_secs(1)), JITTER);
                 }
             }
         }
+    }
+
+    /// Logs why an attempt failed: as a warning once per change.
+    fn log_failed(&self, logged: &mut String, error: &Error, what: &'static str) {
+        let (lease, why) = (&self.options.name, causes(error));
+        match *logged == why {
+            true => tracing::debug!(lease, why, "{what}"),
+            false => tracing::warn!(lease, why, "{what}"),
+        }
+        *logged = why;
     }
 
     /// Takes or renews the lease, if it may be ours.

@@ -6,8 +6,10 @@
 //! # Invariants
 //! 1. A key is worked on by one handler at a time.
 //! 2. An addition is never lost: the key runs at least once after it.
-//! 3. An event brings a failing key forward but does not reset its count of failures; only success does.
-//! 4. Order is by the moment a key became ready, then by key. All steps are O(log n).
+//! 3. An event brings a failing key forward but does not reset its count of failures; only success does. After
+//!    16 such events in a row the key waits at least 15 seconds after each failure, whatever happens.
+//! 4. A pass that cannot end waits for the backoff, too: one whose last write failed at once, any other after a few times.
+//! 5. Order is by the moment a key became ready, then by key. All steps are O(log n).
 
 #[cfg(test)]
 mod tests;
@@ -28,11 +30,19 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::entropy::Entropy;
+use crate::failed_writes::in_pass;
 use crate::metrics::{Metrics, Name, Seconds};
 use crate::stop::Stop;
 
 /// Nothing is planned farther ahead: a wait may come from somebody's object, and no clock counts to the end of it.
 const FARTHEST: Duration = Duration::from_secs(365 * 86_400);
+
+/// How often in a row events bring a failing key forward at once.
+const HURRIES: u32 = 16;
+/// How long a failing key waits at least once it was brought forward that often.
+const SHORTEST_WAIT: Duration = Duration::from_secs(15);
+/// How often in a row a key may ask to run again at once, for work that takes more steps than one pass has.
+const SPINS: u32 = 8;
 
 /// What a queue can hold.
 pub trait QueueKey: Ord + Clone + fmt::Debug + Send + Sync + 'static {}
@@ -115,6 +125,38 @@ enum Place {
 struct Entry {
     place: Place,
     failures: u32,
+    /// How often events brought it forward since it began to fail.
+    hurries: u32,
+    /// How often in a row it asked to run again at once.
+    spins: u32,
+    /// When it failed last, and why, as it was logged.
+    failed: Option<(Instant, Box<str>)>,
+}
+
+impl Entry {
+    fn new() -> Entry {
+        Entry { place: Place::Idle, failures: 0, hurries: 0, spins: 0, failed: None }
+    }
+
+    fn settled(&mut self) {
+        (self.failures, self.hurries, self.failed) = (0, 0, None);
+    }
+
+    /// When an event may have it run: at once, unless it fails and events have hurried it often enough.
+    fn hurried(&mut self, now: Instant) -> Instant {
+        let Some((failed, _)) = &self.failed else { return now };
+        self.hurries = self.hurries.saturating_add(1);
+        if self.hurries > HURRIES { now.max(*failed + SHORTEST_WAIT) } else { now }
+    }
+}
+
+/// A key that has to wait because its work failed.
+struct Waits {
+    wait: Duration,
+    failures: u32,
+    reason: String,
+    /// Whether the reason is another one than before.
+    is_news: bool,
 }
 
 struct State<K> {
@@ -138,7 +180,9 @@ impl<K: QueueKey> fmt::Debug for Queue<K> {
 impl<K: QueueKey> State<K> {
     /// Puts a key to `at` unless it comes sooner anyway. Gives whether it became ready by this.
     fn schedule(&mut self, key: K, at: Instant, now: Instant) -> bool {
-        let entry = self.entries.entry(key.clone()).or_insert(Entry { place: Place::Idle, failures: 0 });
+        let entry = self.entries.entry(key.clone()).or_insert_with(Entry::new);
+        let waits = matches!(entry.place, Place::Idle | Place::Later(_));
+        let at = if waits && at <= now { entry.hurried(now) } else { at };
         match &mut entry.place {
             Place::Ready(_) => return false,
             Place::Running { dirty, .. } if at <= now => {
@@ -237,7 +281,7 @@ impl<K: QueueKey> Queue<K> {
     pub fn forget(&self, key: &K) {
         let mut state = self.state();
         if let Some(entry) = state.entries.get_mut(key) {
-            entry.failures = 0;
+            entry.settled();
             if matches!(entry.place, Place::Idle) {
                 state.entries.remove(key);
             }
@@ -323,38 +367,57 @@ impl<K: QueueKey> Queue<K> {
 
     /// Ends the work on a key that [`Queue::take`] gave.
     pub fn finish(&self, key: K, verdict: &Verdict) {
+        self.end(key, verdict);
+    }
+
+    /// The same; says how long the key waits if its work failed.
+    fn end(&self, key: K, verdict: &Verdict) -> Option<Waits> {
         let now = Instant::now();
         let mut state = self.state();
-        let Some(entry) = state.entries.get_mut(&key) else { return };
-        let Place::Running { since, dirty } = entry.place else { return };
+        let entry = state.entries.get_mut(&key)?;
+        let Place::Running { since, dirty } = entry.place else { return None };
         entry.place = Place::Idle;
         self.inner.metrics.work_duration.observe((now - since).as_secs_f64());
-        let wait = match verdict {
-            Verdict::Done => {
-                entry.failures = 0;
+        let waits = match verdict {
+            Verdict::Failed(why) => Some(self.inner.failed(entry, now, why)),
+            Verdict::Again(wait) if wait.is_zero() && entry.spins >= SPINS => {
+                Some(self.inner.failed(entry, now, "it does not settle: each step asks for another one"))
+            }
+            Verdict::Done | Verdict::Again(_) => {
+                entry.settled();
                 None
             }
-            Verdict::Again(wait) => {
-                entry.failures = 0;
-                Some(*wait)
-            }
-            Verdict::Failed(_) => {
-                entry.failures = entry.failures.saturating_add(1);
-                self.inner.metrics.retries.inc();
-                Some(self.inner.backoff.after(entry.failures, &self.inner.entropy))
-            }
         };
-        match (dirty, wait) {
+        let spins = matches!(verdict, Verdict::Again(wait) if wait.is_zero());
+        entry.spins = if spins { entry.spins.saturating_add(1) } else { 0 };
+        let again = match (&waits, verdict) {
+            (Some(waits), _) => Some(waits.wait),
+            (None, Verdict::Again(wait)) => Some(*wait),
+            (None, Verdict::Done | Verdict::Failed(_)) => None,
+        };
+        match (dirty, again) {
             (true, _) => drop(state.schedule(key, now, now)),
+            (false, Some(wait)) if wait.is_zero() => drop(state.schedule(key, now, now)),
             (false, Some(wait)) => drop(state.schedule(key, now + wait.min(FARTHEST), now)),
             (false, None) => drop(state.entries.remove(&key)),
         }
         drop(state);
         self.inner.changed.notify_one();
+        waits
     }
 }
 
 impl<K: QueueKey> Inner<K> {
+    /// Counts a failure and says how long the key waits after it.
+    fn failed(&self, entry: &mut Entry, now: Instant, why: &str) -> Waits {
+        entry.failures = entry.failures.saturating_add(1);
+        self.metrics.retries.inc();
+        let is_news = entry.failed.as_ref().is_none_or(|(_, said)| **said != *why);
+        entry.failed = Some((now, why.into()));
+        let wait = self.backoff.after(entry.failures, &self.entropy);
+        Waits { wait, failures: entry.failures, reason: why.to_owned(), is_news }
+    }
+
     /// Sets the gauges that depend on the moment somebody looks.
     fn observe(&self) {
         let now = Instant::now();
@@ -421,11 +484,20 @@ where
     F: Future<Output = Verdict>,
 {
     let Some(key) = taken.key.clone() else { return };
-    let verdict = AssertUnwindSafe(async { handler(key.clone()).await }).catch_unwind().await;
-    let verdict = verdict.unwrap_or_else(|_| Verdict::Failed("the handler panicked; this is a bug".to_owned()));
-    if let Verdict::Failed(reason) = &verdict {
-        tracing::debug!(queue = taken.queue.inner.name, ?key, reason, "work failed");
-    }
+    let handled = AssertUnwindSafe(in_pass(async { handler(key.clone()).await })).catch_unwind().await;
+    let verdict = match handled {
+        // What it wrote last failed, so that running again at once would only repeat it.
+        Ok((Verdict::Again(wait), Some(why))) if wait < taken.queue.inner.backoff.start => Verdict::Failed(why),
+        Ok((verdict, _)) => verdict,
+        Err(_) => Verdict::Failed("the handler panicked; this is a bug".to_owned()),
+    };
     taken.key = None;
-    taken.queue.finish(key, &verdict);
+    let waits = taken.queue.end(key.clone(), &verdict);
+    if let Some(Waits { wait, failures, reason, is_news }) = waits {
+        let queue = taken.queue.inner.name.as_str();
+        match is_news {
+            true => tracing::info!(queue, ?key, reason, failures, ?wait, "work failed and is repeated after a wait"),
+            false => tracing::debug!(queue, ?key, reason, failures, ?wait, "work failed again for the same reason"),
+        }
+    }
 }

@@ -152,3 +152,46 @@ async fn a_wait_that_no_clock_can_count_is_a_long_one() {
     queue.finish("b", &Verdict::Again(Duration::MAX));
     assert!(queue.planned(&"a").is_some() && queue.planned(&"b").is_some());
 }
+
+/// How often a handler runs in an hour while somebody adds its key all the time.
+async fn runs_in_an_hour(verdict: Verdict) -> usize {
+    let queue = queue();
+    let runs = AtomicUsize::new(0);
+    queue.add("a");
+    let handler = async |_| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        verdict.clone()
+    };
+    let adding = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            queue.add("a");
+        }
+    };
+    let never = Stop::never();
+    let work = async { tokio::join!(run(&queue, 1, &never, handler), adding) };
+    assert!(tokio::time::timeout(3600 * SECOND, work).await.is_err());
+    runs.into_inner()
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_do_not_hurry_a_failing_key_for_ever() {
+    let runs = runs_in_an_hour(Verdict::Failed("no".to_owned())).await;
+    // One event in 15 seconds after the first few.
+    assert!((100..300).contains(&runs), "{runs} runs in an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_never_settles_waits_like_work_that_fails() {
+    let queue = queue();
+    let runs = AtomicUsize::new(0);
+    queue.add("a");
+    let handler = async |_| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        Verdict::Again(Duration::ZERO)
+    };
+    let never = Stop::never();
+    assert!(tokio::time::timeout(3600 * SECOND, run(&queue, 1, &never, handler)).await.is_err());
+    assert!((20..60).contains(&runs.into_inner()), "eight at once, then with growing pauses");
+}

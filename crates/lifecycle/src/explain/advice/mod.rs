@@ -360,6 +360,10 @@ impl Finding {
         match self {
             Self::Blind { what } => vec![format!("Ask for the right to list {what}, or ask somebody who has it.")],
             Self::SaidBound { .. } | Self::Said { .. } => Vec::new(),
+            Self::WriteFailed { .. } => say([
+                "The message is the API server's: its log, admission webhooks, quotas and the rights of the controller say more. The \
+                 write is repeated by itself.",
+            ]),
             Self::NamespaceGoing { .. } => say(["Nothing new is made in a namespace that goes. Use another one."]),
             Self::BinderSilent { .. } => {
                 say(["Start the binder again: kube-controller-manager, or `orlop controllers`."])

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{EARLIER, Picture, check, empty, lease, row, seen};
+use super::{EARLIER, Picture, check, empty, event, lease, row, seen};
 use crate::bind::tests::{BY_CONTROLLER, COMPLETED, annotated, bond, claim, class, over, reservation, volume};
 use crate::decision::Standing::{Moving, Settled, Stuck};
 use crate::explain;
@@ -122,4 +122,24 @@ fn a_bound_claim_is_healthy_or_lost() {
     ];
     assert!(rows.iter().skip(1).all(|row| !row.explanation.healthy()));
     check("bound.txt", &rows);
+}
+
+#[test]
+fn a_claim_that_cannot_be_written_to_says_so_for_as_long_as_that_lasts() {
+    let claim = made(json!({}));
+    let message = "Writing it fails and is repeated with growing pauses: conflict: no";
+    let told = event("PersistentVolumeClaim", ("c", "claim-uid"), crate::WRITE_FAILED, message);
+    let failing = Picture { events: seen([told.clone()]), ..with_volumes([volume("v", json!({}))]) };
+    let explanation = explain::claim(&failing, &claim);
+    assert_eq!(explanation.root().map(|link| link.code), Some("write_failed"), "{explanation}");
+    assert!(explanation.sentence.contains("conflict: no") && !explanation.fix.is_empty(), "{explanation}");
+    let later = Picture { now: api::object::UnixSeconds(failing.now.0 + 3600), ..failing };
+    assert_eq!(explain::claim(&later, &claim).root().map(|link| link.code), Some("fits"), "old news are none");
+    let pointing = json!({"spec": {"volumeName": "v"}});
+    let status =
+        json!({"status": {"phase": "Bound", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"]}});
+    let bound = made(over(over(annotated(&[COMPLETED]), pointing), status));
+    let held = volume("v", over(bond(), json!({"status": {"phase": "Bound"}})));
+    let well = Picture { events: seen([told]), ..with_volumes([held]) };
+    assert!(explain::claim(&well, &bound).healthy());
 }

@@ -11,6 +11,7 @@ use super::plan::{Plan, Shape};
 use super::secrets::Reference;
 use super::source::Content;
 use super::topology::Term;
+use crate::driver_limits::{self, TooLarge};
 
 /// A volume as the driver describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,6 +34,8 @@ pub enum Wrong {
     TooSmall { asked: i64, got: i64 },
     #[error("the driver made an empty volume although content was asked for")]
     Empty,
+    #[error("the driver made a volume that cannot be stored: {0}")]
+    TooLarge(#[from] TooLarge),
 }
 
 /// Whether the volume is what was asked for.
@@ -46,6 +49,10 @@ pub fn judge(plan: &Plan, answer: &Answer) -> Result<(), Wrong> {
     if answer.bytes != 0 && answer.bytes < plan.bytes {
         return Err(Wrong::TooSmall { asked: plan.bytes, got: answer.bytes });
     }
+    driver_limits::check("volume_id", answer.id.len(), driver_limits::VOLUME_ID)?;
+    driver_limits::check("volume_context", driver_limits::size_of(&answer.context), driver_limits::CONTEXT)?;
+    let places = answer.places.iter().map(|place| driver_limits::size_of(&place.0)).sum();
+    driver_limits::check("accessible_topology", places, driver_limits::TOPOLOGY)?;
     Ok(())
 }
 
