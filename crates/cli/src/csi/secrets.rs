@@ -10,9 +10,6 @@ use std::str::FromStr;
 
 use super::parse::{Pair, PairError};
 
-/// The length from which a value can be recognised inside other text.
-const SHORTEST_STRUCK_OUT: usize = 4;
-
 /// The secrets sent with every call that has a field for them.
 #[derive(Default, Clone, PartialEq, Eq)]
 pub(super) struct Secrets(BTreeMap<String, String>);
@@ -79,9 +76,7 @@ impl Secrets {
 
     /// A driver's message with every value of ours taken out of it.
     pub(super) fn strike_out(&self, message: &str) -> String {
-        // Values this short cannot be told from ordinary words, and striking them out would only point at them.
-        let long = self.0.values().filter(|value| value.len() >= SHORTEST_STRUCK_OUT);
-        long.fold(message.to_owned(), |message, value| message.replace(value, ::csi::REDACTED))
+        ::csi::Redactor::for_values(self.0.values().map(String::as_str)).clean(message.to_owned())
     }
 
     fn add(&mut self, key: String, value: String) -> Result<(), SecretsError> {

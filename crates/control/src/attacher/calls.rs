@@ -5,6 +5,7 @@ use csi::v1;
 use lifecycle::attacher::attachment::{Phase, Progress, not_unpublished};
 use lifecycle::attacher::publication::Origin;
 use lifecycle::attacher::{Handler, Publication, Target};
+use lifecycle::driver_limits;
 use lifecycle::outcome::{Call, Code, Outcome, outcome};
 use runtime::Verdict;
 use runtime::csi::{CallError, Driver, Facts};
@@ -49,12 +50,18 @@ impl Attacher {
         };
         match called {
             Ok(answer) => {
+                let bytes = driver_limits::size_of(&answer.publish_context);
+                if let Err(large) = driver_limits::check("publish_context", bytes, driver_limits::CONTEXT) {
+                    // It is published, and the attachment remembers that it may be: detaching takes it back.
+                    let message = format!("the volume is attached, and that cannot be stored: {large}");
+                    return self.complain(attachment, Trouble { phase: Phase::Attach, message, code: None }).await;
+                }
                 round.progress = Progress::Published { target, context: answer.publish_context };
                 Step::On
             }
             Err(error) => {
                 let known = outcome(Call::ControllerPublish, code_of(&error));
-                self.not_done(attachment, round, Failure { phase: Phase::Attach, error: &error, known }).await
+                self.not_done(attachment, Failure { phase: Phase::Attach, error: &error, known }).await
             }
         }
     }
@@ -82,7 +89,7 @@ impl Attacher {
         match called {
             Err(error) if known != Outcome::Done => {
                 let phase = if attachment.meta.is_deleting() { Phase::Detach } else { Phase::Attach };
-                self.not_done(attachment, round, Failure { phase, error: &error, known }).await
+                self.not_done(attachment, Failure { phase, error: &error, known }).await
             }
             Ok(_) | Err(_) => {
                 if attachment.meta.is_deleting() {
@@ -97,10 +104,10 @@ impl Attacher {
 
     /// Says what went wrong, and tries again later. Nothing is forgotten, whatever the code: what was begun is written on
     /// the attachment.
-    async fn not_done(&self, attachment: &Attachment, round: &Round, failure: Failure<'_>) -> Step {
+    async fn not_done(&self, attachment: &Attachment, failure: Failure<'_>) -> Step {
         let Failure { phase, error, known } = failure;
         let key = &attachment.meta.key;
-        let message = round.scrub(&error.to_string());
+        let message = error.to_string();
         tracing::warn!(attachment = %key, ?known, error = message, "the driver did not do it");
         let Some(code) = error.code() else {
             // Nothing was sent, so that there is nothing to say about the attachment.

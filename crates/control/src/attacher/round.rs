@@ -63,12 +63,4 @@ impl Round {
             _ => Values::new(),
         }
     }
-
-    /// A driver's sentence without what is in the secret, should the driver repeat it.
-    pub(super) fn scrub(&self, message: &str) -> String {
-        let Some(Secret { read: Read::Values(values), .. }) = &self.secret else { return message.to_owned() };
-        // What is shorter than this is no secret, and would garble every sentence.
-        let told = values.values().filter(|value| value.len() >= 3);
-        told.fold(message.to_owned(), |text, value| text.replace(value.as_str(), "***stripped***"))
-    }
 }

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use api::object::UnixSeconds;
-use api::{Attachment, AttachmentError, Key, Kind, Meta};
+use api::{Attachment, AttachmentError, Key, Kind, Meta, Volume};
 use lifecycle::attacher::Target;
 use lifecycle::attacher::attachment::Phase;
 use runtime::client::Error;
+use runtime::failed_writes::may_look_again;
 use runtime::{Patch, Verdict};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
@@ -55,10 +56,15 @@ impl Attacher {
                 round.volume = Some(Live::Found(pv.into()));
                 Step::On
             }
-            Err(error) if error.is_conflict() || error.is_not_found() || error.may_have_happened() => {
+            Err(error) if error.is_unsettled() && may_look_again(Kind::VOLUME, &key) => {
                 self.look_at_volume(&key, round).await
             }
-            Err(error) => failed(error),
+            Err(error) => {
+                if let Some(volume) = self.volumes.get(&key) {
+                    self.context.tell_failed_write::<Volume>(&volume, &error);
+                }
+                failed(error)
+            }
         }
     }
 

@@ -24,6 +24,7 @@ use lifecycle::provision::csi::parameters;
 use lifecycle::provision::csi::topology::Term;
 use runtime::client::{Deleted, Error, Preconditions, Selection};
 use runtime::csi::{Driver, Link};
+use runtime::failed_writes::may_look_again;
 use runtime::queue::{self, Backoff};
 use runtime::{Cache, Index, Lookup, Patch, Queue, Stop, Subscription, Verdict};
 use serde_json::{Value, json};
@@ -409,12 +410,11 @@ impl Producer {
 
     /// After a write that failed: the truth is read, and decided about again.
     async fn reconsider(&self, item: &Item, held: Option<&Key>, error: Error) -> Result<(), Error> {
-        let exists = matches!(error, Error::AlreadyExists { .. });
-        if !(exists || error.is_conflict() || error.is_not_found() || error.may_have_happened()) {
-            return Err(error);
-        }
         let own = Key::namespaced(&self.options.namespace, &self.name_of(item));
         let key = held.unwrap_or(&own);
+        if !error.is_unsettled() || !may_look_again(Kind::CAPACITY, key) {
+            return Err(error);
+        }
         match self.context.client.get::<Capacity>(Kind::CAPACITY, key).await {
             Ok(object) => {
                 self.objects.wrote(object);

@@ -11,10 +11,11 @@ mod claim;
 
 use std::time::Duration;
 
-use api::{Claim, Key, Pod, PodSource, PodVolume};
+use api::{Claim, Key, Kind, Pod, PodSource, PodVolume};
 use lifecycle::ephemeral::{self, Action};
 use lifecycle::{Lookup, Notice, Reason as _};
 use runtime::client::Error;
+use runtime::failed_writes::may_look_again;
 use runtime::queue::Backoff;
 use runtime::{Cache, Change, Queue, Stop, Subscription, Verdict, queue};
 
@@ -162,7 +163,8 @@ impl Ephemeral {
         metrics.created.inc();
         let Err(error) = self.context.create::<Claim>(key.namespace(), body).await else { return Ok(()) };
         metrics.create_failed.inc();
-        match error.may_have_happened() || matches!(error, Error::AlreadyExists { .. }) {
+        let unclear = error.may_have_happened() || matches!(error, Error::AlreadyExists { .. });
+        match unclear && may_look_again(Kind::CLAIM, key) {
             true => Ok(()),
             false => Err(Failure::Create { claim: key.name().into(), error }),
         }

@@ -177,9 +177,12 @@ impl Agent {
             self.context.client.patch_status::<LocalPod>(Kind::POD, &pod.meta.key, &Patch::Strategic(patch)).await;
         match stored {
             Ok(stored) => drop(self.pods.wrote(stored)),
-            // Another pod of that name, or none: its own events wake it.
-            Err(error) if error.is_conflict() || error.is_not_found() => {}
-            Err(error) => return Err(error),
+            // It is gone, and its event is on its way.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                self.context.tell_failed_write(&**pod, &error);
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -205,8 +208,11 @@ impl Agent {
             Ok(Deleted::Gone) => self.pods.deleted(&pod.meta.key, pod.uid()),
             // Somebody's finalizer holds it; its end is his.
             Ok(Deleted::Pending(object)) => drop(self.pods.wrote(object)),
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
-            Err(error) => return Err(error),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                self.context.tell_failed_write(&**pod, &error);
+                return Err(error);
+            }
         }
         Ok(Verdict::Done)
     }

@@ -64,9 +64,12 @@ impl Agent {
                 self.pod_queue.add(pod.meta.key.clone());
                 Ok(())
             }
-            // Another pod of that name, or none: its own events wake it.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(()),
-            Err(error) => Err(error),
+            // It is gone, and its event is on its way.
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => {
+                self.context.tell_failed_write(&**pod, &error);
+                Err(error)
+            }
         }
     }
 }

@@ -10,16 +10,22 @@ use api::keys::annotation;
 use api::{Attachment, Key, Kind, Node};
 use lifecycle::attach::attachment_name;
 use lifecycle::node::{Held, Origin};
-use runtime::Patch;
 use runtime::client::Error;
+use runtime::{Patch, causes};
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::Agent;
 use crate::actual::{Attachable, What};
 
-/// After a write that failed. Events bring it forward.
+/// While a restored node is not confirmed, it is looked at again this often.
 const RETRY: Duration = Duration::from_secs(1);
+/// After a write that failed, and twice as long after each further failure. An event brings it forward as long as the pause is
+/// short: a node whose status cannot be written is not written at each event.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Up to this pause an event brings the next write forward.
+const EAGER: Duration = Duration::from_secs(4);
 
 /// Whether everything is said that has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,18 +38,42 @@ enum Report {
 impl Agent {
     /// Keeps the node's status true.
     pub(crate) async fn report_in_use(&self) {
+        let (mut pause, mut logged) = (SHORTEST_PAUSE, String::new());
         loop {
             let changed = self.report.notified();
             match self.report_once().await {
-                Ok(Report::Settled) => changed.await,
-                // Its volumes leave, or get their attachments. That is rare, and nothing tells of both.
-                Ok(Report::Unconfirmed) => drop(timeout(RETRY, changed).await),
+                Ok(report) => {
+                    pause = SHORTEST_PAUSE;
+                    logged.clear();
+                    match report {
+                        Report::Settled => changed.await,
+                        // Its volumes leave, or get their attachments. That is rare, and nothing tells of both.
+                        Report::Unconfirmed => drop(timeout(RETRY, changed).await),
+                    }
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "the volumes in use could not be written into the node's status");
-                    // Whether time or an event ends the wait does not matter.
-                    let _ = timeout(RETRY, changed).await;
+                    self.tell_unreported(&error, &mut logged, pause);
+                    match pause <= EAGER {
+                        // Whether time or an event ends the wait does not matter.
+                        true => drop(timeout(pause, changed).await),
+                        false => sleep(pause).await,
+                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
+        }
+    }
+
+    /// Says that `volumesInUse` cannot be written: in the log once per change, and on the Node.
+    fn tell_unreported(&self, error: &Error, logged: &mut String, pause: Duration) {
+        let why = causes(error);
+        match *logged == why {
+            true => tracing::debug!(why, ?pause, "the volumes in use could not be written again"),
+            false => tracing::warn!(why, ?pause, "the volumes in use could not be written into the node's status"),
+        }
+        *logged = why;
+        if let Some(node) = self.nodes.get(&Key::cluster(&self.options.node)) {
+            self.context.tell_failed_write::<Node>(&node, error);
         }
     }
 
@@ -72,8 +102,8 @@ impl Agent {
                     None => Ok(Report::Settled),
                 }
             }
-            // Another node of this name: its event is on its way.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(Report::Settled),
+            // It is gone, and its event is on its way.
+            Err(error) if error.is_not_found() => Ok(Report::Settled),
             Err(error) => Err(error),
         }
     }
@@ -103,7 +133,7 @@ impl Agent {
                 self.nodes.wrote(node);
                 Ok(Report::Settled)
             }
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(Report::Unconfirmed),
+            Err(error) if error.is_not_found() => Ok(Report::Unconfirmed),
             Err(error) => Err(error),
         }
     }

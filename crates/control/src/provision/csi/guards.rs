@@ -18,6 +18,7 @@ use lifecycle::provision::csi::outline::needs_source;
 use lifecycle::provision::csi::source::Origin;
 use lifecycle::provision::csi::{Ability, Plan};
 use runtime::client::{Error, Selection};
+use runtime::failed_writes::may_look_again;
 use runtime::queue::{self, Backoff};
 use runtime::{Cache, Index, Lookup, Patch, Queue, Stop, Subscription, Verdict};
 use serde_json::json;
@@ -144,7 +145,7 @@ async fn put_on<T: Object>(context: &Context, origin: &Origin) -> Result<(), Err
         all.push(finalizer.text());
         match context.client.patch::<T>(T::KIND, &key, &finalizers(object.meta(), &all)).await {
             Ok(_) => return Ok(()),
-            Err(error) if error.is_conflict() || error.may_have_happened() => last = Some(error),
+            Err(error) if error.is_unsettled() && may_look_again(T::KIND, &key) => last = Some(error),
             Err(error) => return Err(error),
         }
     }
@@ -327,7 +328,10 @@ async fn take_off<T: Object>(context: &Context, origin: &Origin, ripe: fn(&Meta)
     let kept: Vec<&str> = kept.collect();
     match context.client.patch::<T>(T::KIND, &key, &finalizers(object.meta(), &kept)).await {
         Ok(_) => Ok(Taken::Off),
-        Err(error) if error.is_conflict() || error.is_not_found() || error.may_have_happened() => Ok(Taken::Changed),
-        Err(error) => Err(error),
+        Err(error) if error.is_unsettled() && may_look_again(T::KIND, &key) => Ok(Taken::Changed),
+        Err(error) => {
+            context.tell_failed_write(&object, &error);
+            Err(error)
+        }
     }
 }

@@ -10,6 +10,7 @@ use lifecycle::provision::delete::{Action, Backing, Because, Seen, VolumeSeen, d
 use lifecycle::provision::delete_failed;
 use lifecycle::{Lookup, Notice};
 use runtime::client::Error;
+use runtime::failed_writes::may_look_again;
 use runtime::metrics;
 use runtime::{Patch, Stop, Verdict, work};
 use serde_json::json;
@@ -212,7 +213,7 @@ impl<P: Provisioner> Engine<P> {
 
     /// After a write that failed: what is not clear is read, and decided again.
     async fn again(&self, volume: &Volume, error: Error) -> Step {
-        if !is_stale(&error) {
+        if !is_stale(&error) || !may_look_again(Volume::KIND, &volume.meta.key) {
             return Step::Break(self.not_deleted(volume, error.to_string()));
         }
         match self.context.read::<Volume>(&volume.meta.key).await {

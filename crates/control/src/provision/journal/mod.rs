@@ -34,12 +34,16 @@ use page::{COMFORTABLE, LARGEST, MOST_PAGES, Owner, Texts, difference, size, siz
 
 /// How long the end of an intent waits for another write to ride along with.
 const LINGER: Duration = Duration::from_secs(1);
-/// After a page could not be written, its ends wait this long. Beginnings are told of the failure.
+/// After a page could not be written, its ends wait this long, and twice as long after each further failure. Beginnings are
+/// told of the failure.
 const PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// After this many failures in a row a page is not written before its pause is over, whoever comes: beginnings are refused.
+const FAILURES: u32 = 3;
 /// How long a process that ends waits for its last writes.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How often one write reads the page and tries again.
-const TRIES: u32 = 8;
+/// How often one write is sent: after a conflict or a lost answer the page is read and the write is tried again at once.
+const TRIES: u32 = 1 + runtime::failed_writes::LOOKS;
 
 /// Why an intent is not in the journal. Nothing may be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +100,17 @@ struct Page {
     waiting: BTreeMap<Box<str>, Change>,
     /// A write is on its way, with so many bytes of new entries.
     busy: Option<usize>,
+    /// Writes that failed in a row.
+    failing: Option<Failing>,
+}
+
+/// A page that cannot be written.
+#[derive(Debug)]
+struct Failing {
+    times: u32,
+    /// When it is written next.
+    until: Instant,
+    message: String,
 }
 
 /// Something to write. Without a text it is an end.
@@ -187,6 +202,7 @@ impl Journal {
         {
             let mut state = self.state();
             let page = state.place(&self.owner, claim.as_str(), text)?;
+            state.check(&page)?;
             let change = Change { text: Some(text.into()), due: Instant::now(), told: vec![tell] };
             state.wait(&page, claim.as_str(), change);
         }
@@ -210,6 +226,7 @@ impl Journal {
         let told = {
             let mut state = self.state();
             let Some(page) = state.ours(claim.as_str()) else { return Ok(()) };
+            state.check(&page)?;
             let (tell, told) = oneshot::channel();
             let change = Change { text: None, due: Instant::now(), told: vec![tell] };
             state.wait(&page, claim.as_str(), change);
@@ -311,8 +328,7 @@ impl Journal {
                 Err(error) => error,
             };
             last = error.to_string();
-            let unclear = error.is_conflict() || error.is_not_found() || error.may_have_happened();
-            if !unclear && !matches!(error, Error::AlreadyExists { .. }) {
+            if !error.is_unsettled() {
                 return Err(Failure { message: last, doubt: false, page: (meta, known) });
             }
             match self.client.get::<ConfigMap>(Kind::CONFIG_MAP, &self.owner.key(&batch.name)).await {
@@ -403,6 +419,15 @@ impl State {
         Ok(name)
     }
 
+    /// Whether a page takes writes now. One that keeps failing is left alone until its pause is over.
+    fn check(&self, page: &str) -> Result<(), NotWritten> {
+        let failing = self.pages.get(page).and_then(|page| page.failing.as_ref());
+        match failing.filter(|failing| failing.times >= FAILURES && Instant::now() < failing.until) {
+            Some(failing) => Err(NotWritten::Refused { message: failing.message.clone() }),
+            None => Ok(()),
+        }
+    }
+
     /// Puts a change behind the page's next write. A newer change of one entry replaces an older one.
     fn wait(&mut self, page: &str, key: &str, new: Change) {
         let Some(page) = self.pages.get_mut(page) else { return };
@@ -441,6 +466,7 @@ impl State {
         match result {
             Ok(Written { meta, held, strangers }) => {
                 page.know(Some(meta), held);
+                page.failing = None;
                 for (key, change) in batch.changes {
                     if change.text.is_none() && !page.waiting.contains_key(&key) {
                         self.places.remove(&key);
@@ -456,9 +482,8 @@ impl State {
                 strangers
             }
             Err(Failure { message, doubt, page: (meta, held) }) => {
-                tracing::warn!(page = %batch.name, message, "the journal of intents could not be written");
                 page.know(meta, held);
-                let due = Instant::now() + PAUSE;
+                let due = page.failed(&batch.name, &message);
                 // What somebody else took out of the page, or the page with it, is still open.
                 for (key, text) in batch.held {
                     if !page.held.contains_key(&key) && !batch.changes.contains_key(&key) && !self.alone.contains(&key)
@@ -488,6 +513,20 @@ impl State {
 }
 
 impl Page {
+    /// A write failed. Gives when the next one is.
+    fn failed(&mut self, name: &str, message: &str) -> Instant {
+        let before = self.failing.as_ref();
+        let times = before.map_or(0, |failing| failing.times).saturating_add(1);
+        let pause = PAUSE.saturating_mul(1 << (times - 1).min(8)).min(LONGEST_PAUSE);
+        match before.is_some_and(|failing| failing.message == message) {
+            true => tracing::debug!(page = name, message, ?pause, "the journal of intents could not be written again"),
+            false => tracing::warn!(page = name, message, ?pause, "the journal of intents could not be written"),
+        }
+        let until = Instant::now() + pause;
+        self.failing = Some(Failing { times, until, message: message.to_owned() });
+        until
+    }
+
     fn know(&mut self, meta: Option<Meta>, held: Texts) {
         self.bytes = size_of(&held);
         (self.meta, self.held) = (meta, held);

@@ -79,7 +79,7 @@ fn check(call: &Call, fs_type: FsType) -> Result<(), HostError> {
         Ok(_) => Ok(()),
         Err(error @ CheckError::Unrepaired { .. }) => Err(refused(call, None, &error)),
         Err(error) => {
-            tracing::warn!(device = %call.path.display(), %error, "a filesystem could not be checked");
+            tracing::warn!(device = %call.path.display(), error = runtime::causes(&error), "a filesystem could not be checked");
             Ok(())
         }
     }

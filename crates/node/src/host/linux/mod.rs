@@ -261,13 +261,7 @@ impl Host for LinuxHost {
 
 /// What an error of the layer below says, with its causes, as what became of a call.
 fn refused(call: &Call, errno: Option<rustix::io::Errno>, error: &dyn std::error::Error) -> HostError {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        message = format!("{message}: {error}");
-        source = error.source();
-    }
-    call.refused(errno.map_or(0, rustix::io::Errno::raw_os_error), message)
+    call.refused(errno.map_or(0, rustix::io::Errno::raw_os_error), runtime::causes(error))
 }
 
 /// What a failed system call about the path of the call itself says.

@@ -196,17 +196,23 @@ impl NodeLease {
     pub(super) async fn renew(&self, stop: &Stop) -> Result<(), MachineError> {
         let nodes = self.context.cache::<Node>();
         let node = Key::cluster(self.key.name());
+        let (mut pause, mut logged) = (LOOK, String::new());
         loop {
             let found = nodes.get(&node);
             let exists = found.is_some();
             let mut wait = if exists { RENEW } else { LOOK };
             if let Some(node) = found {
                 match self.renew_once(&node).await {
-                    Ok(()) => {}
+                    Ok(()) => (pause, logged) = (LOOK, String::new()),
                     Err(Renewal::Refused(error)) => return Err(error),
                     Err(Renewal::Api(error)) => {
-                        tracing::warn!(%error, "renewing the node's lease");
-                        wait = LOOK;
+                        let why = runtime::causes(&error);
+                        if logged != why {
+                            tracing::warn!(why, ?pause, "the node's lease cannot be renewed");
+                        }
+                        (logged, wait) = (why, pause);
+                        // Never slower than the renewals themselves: others take the node for dead soon.
+                        pause = (pause * 2).min(RENEW);
                     }
                 }
             }

@@ -113,7 +113,8 @@ impl LeaseMemory for DirectoryMemory {
         // It counts for this boot only, so it need not outlive a power cut.
         let written = stored.and_then(|bytes| {
             let lasting = (0o600, Lasting::Process);
-            durable::write_file(&self.directory, RENEWALS.as_ref(), &bytes, lasting).map_err(|error| error.to_string())
+            durable::write_file(&self.directory, RENEWALS.as_ref(), &bytes, lasting)
+                .map_err(|error| runtime::causes(&error))
         });
         if let Err(error) = written {
             tracing::warn!(error, "the renewal of the lease is not remembered; the next agent has to wait for its end");
