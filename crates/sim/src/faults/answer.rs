@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Action, Refusal};
 
+/// What somebody says who is not the API server.
+const GATEWAY: &str = "<html>not what you asked for</html>";
+
 impl Refusal {
     const fn parts(self) -> (StatusCode, &'static str, &'static str, Option<u64>) {
         match self {
@@ -17,6 +20,11 @@ impl Refusal {
                 (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "the server is not ready", Some(seconds))
             }
             Self::Gone => (StatusCode::GONE, "Expired", "the requested history is gone", None),
+            Self::InternalError => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "etcdserver: request is too large", None)
+            }
+            Self::BadGateway => (StatusCode::BAD_GATEWAY, "", GATEWAY, None),
+            Self::Garbled => (StatusCode::OK, "", GATEWAY, None),
         }
     }
 
@@ -41,6 +49,7 @@ impl Refusal {
             (Self::Gone, Action::Watch) => {
                 (StatusCode::OK, format!("{}\n", json!({"type": "ERROR", "object": status})))
             }
+            (Self::BadGateway | Self::Garbled, _) => (code, format!("{GATEWAY}\n")),
             _ => (code, status.to_string()),
         };
         let mut response = Response::new(text.into());

@@ -107,6 +107,12 @@ pub enum Refusal {
     Unavailable { seconds: u64 },
     /// 410, reason Expired: history is gone. In a watch it is an event.
     Gone,
+    /// 500, as a server answers whose store refused the write.
+    InternalError,
+    /// 502 of a proxy, which is no Status.
+    BadGateway,
+    /// 200 with a body that is no JSON, such as the login page of a proxy.
+    Garbled,
 }
 
 /// The fate of a request and how long everything takes.
@@ -184,6 +190,9 @@ impl fmt::Display for Refusal {
             Self::TooManyRequests { seconds } => write!(f, "429, retry after {seconds} s"),
             Self::Unavailable { seconds } => write!(f, "503, retry after {seconds} s"),
             Self::Gone => f.write_str("410"),
+            Self::InternalError => f.write_str("500"),
+            Self::BadGateway => f.write_str("502"),
+            Self::Garbled => f.write_str("200 with a garbled body"),
         }
     }
 }

@@ -338,3 +338,43 @@ fn a_node_without_room_is_left_and_the_next_one_is_asked_sidecars_2_5() {
         assert_eq!(*term, json!({"key": "zone", "operator": "In", "values": ["a"]}));
     });
 }
+
+#[test]
+fn a_volume_whose_context_cannot_be_stored_is_deleted_again_and_the_claim_says_why() {
+    play(&options(), None, async |stage: Stage| {
+        let answers = [Create::Context(3 << 20), Create::Context(5 << 20), Create::Context(300 << 10)];
+        stage.driver.with().script.extend(answers);
+        stage.make(&class(json!({}))).await;
+        stage.make(&claim("data", json!({}))).await;
+        stage.until("it is bound", async |stage| stage.is_bound("data").await).await;
+        let events = stage.events().await;
+        let told = "the driver's volume_context takes 3145732 bytes, and at most 262144 can be stored";
+        assert!(
+            events.iter().any(|event| event.starts_with("ProvisioningFailed") && event.contains(told)),
+            "{events:#?}"
+        );
+        assert_eq!(stage.driver.counts(), (3, 4), "each of the three was deleted before it was made again");
+        let stores = stage.writes().iter().filter(|write| *write == "POST /api/v1/persistentvolumes").count();
+        assert_eq!(stores, 1, "what cannot be stored is not sent");
+        stage.assert_volumes(1).await;
+    });
+}
+
+#[test]
+fn an_answer_that_is_too_large_to_be_read_leaves_the_intent_open_until_the_volume_is_known() {
+    play(&options(), None, async |stage: Stage| {
+        stage.driver.with().script.extend([Create::Context(20 << 20), Create::Context(20 << 20)]);
+        stage.make(&class(json!({}))).await;
+        stage.make(&claim("data", json!({}))).await;
+        stage.until("the first answer came", async |stage| stage.driver.counts().1 > 0).await;
+        stage.drop_claim("data").await;
+        stage.wait().await;
+        stage.assert_volumes(0).await;
+        let events = stage.events().await;
+        let told = "decoded message length too large";
+        assert!(
+            events.iter().any(|event| event.starts_with("ProvisioningFailed") && event.contains(told)),
+            "{events:#?}"
+        );
+    });
+}

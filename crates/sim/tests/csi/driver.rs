@@ -27,6 +27,8 @@ pub(crate) enum Create {
     Short(i64),
     /// The volume is made without its content.
     Empty,
+    /// The volume is made, and its context has so many bytes.
+    Context(usize),
 }
 
 #[derive(Debug, Clone)]
@@ -157,12 +159,14 @@ impl Driver {
         let name = request.name.clone();
         state.creates.push(request);
         let mut code = None;
+        let mut context = BTreeMap::new();
         match state.script.pop_front() {
             None => {}
             Some(Create::Fails(code)) => return Err(Status::new(code, "as the test says")),
             Some(Create::MadeBut(after)) => code = Some(after),
             Some(Create::Short(short)) => bytes = short,
             Some(Create::Empty) => content = None,
+            Some(Create::Context(bytes)) => context = BTreeMap::from([("blob".to_owned(), "x".repeat(bytes))]),
         }
         let made = state.volumes.entry(name.clone()).or_insert(Volume { bytes, content }).clone();
         if let Some(code) = code {
@@ -177,7 +181,7 @@ impl Driver {
             volume_id: name,
             content_source: made.content,
             accessible_topology: place.collect(),
-            ..Default::default()
+            volume_context: context,
         };
         Ok(v1::CreateVolumeResponse { volume: Some(volume) })
     }
