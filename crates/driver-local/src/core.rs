@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use driver_sdk::id::derive_id;
@@ -11,6 +12,7 @@ use driver_sdk::{Error, GroupSnapshotId, Kind, SnapshotId, VolumeId};
 use crate::config::{Attachment, Config, ConfigError, PoolConfig, Role};
 use crate::fault;
 use crate::keys;
+use crate::loss::UnnotedLoss;
 use crate::pool::{Hold, HoldError, Object, ObjectLock, OpenError, Place, Pool};
 use crate::record::{ReadError, SnapshotRecord, VolumeRecord};
 use crate::space::FrozenVolumes;
@@ -64,6 +66,8 @@ pub struct Core {
     pub(crate) frozen: Mutex<FrozenVolumes>,
     /// What the last look at the pools' space found, as text for metrics.
     pub(crate) measured: Mutex<String>,
+    /// Lost writes that could not be noted beside their volume, by the volume's directory. The kernel tells of them once only.
+    pub(crate) unnoted_losses: Mutex<BTreeMap<PathBuf, UnnotedLoss>>,
 }
 
 impl PoolSlot {
@@ -94,6 +98,7 @@ impl Core {
             attached: Mutex::default(),
             frozen: Mutex::default(),
             measured: Mutex::default(),
+            unnoted_losses: Mutex::default(),
         };
         for slot in &core.pools {
             match core.open_pool(&slot.entry) {

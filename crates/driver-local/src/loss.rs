@@ -77,6 +77,24 @@ pub(crate) struct LossEvent<'a> {
     pub(crate) telling: Option<&'a str>,
 }
 
+/// A failure that is still to be marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnnotedLoss {
+    pub(crate) doing: &'static str,
+    pub(crate) error: rustix::io::Errno,
+}
+
+impl UnnotedLoss {
+    /// What the condition of the volume says until the mark can be written.
+    pub(crate) fn sentence(self) -> String {
+        format!(
+            "{CONDITION_PREFIX} {} failed ({}), and that cannot be noted beside the volume while its pool is full. Free space in \
+             the pool, then check the data, or restore it",
+            self.doing, self.error
+        )
+    }
+}
+
 impl LossMark {
     pub fn of(object: &Object) -> LossMark {
         match record::read(&object.dir().join(LOSS)) {

@@ -38,8 +38,9 @@ impl Inspection {
     pub(super) async fn make(machine: &Machine, ledger: &Ledger) -> anyhow::Result<Self> {
         let mut inspection = Self::default();
         inspection.objects(machine, ledger).await?;
-        inspection.volumes(machine, ledger).await?;
+        // Before the volumes: an unfinished snapshot is asked for again, and for that its source is needed.
         inspection.snapshots(machine, ledger).await?;
+        inspection.volumes(machine, ledger).await?;
         inspection.hidden(&machine.pool);
         // What is missing already would only fail once more.
         if inspection.wrong.is_empty() {
@@ -124,7 +125,7 @@ impl Inspection {
                 self.expect(!is_found, || format!("snapshot {name} ({id:?}) was deleted and is there again"));
             } else {
                 let (key, id_key) = (format!("snap/{name}"), format!("snap-id/{name}"));
-                let source = volume_id(machine, ledger, "block").await?;
+                let source = volume_id(machine, ledger, name).await?;
                 machine.voice.start(&key, MADE)?;
                 let id = machine.calls.snapshot(name, &source).await?;
                 machine.voice.done(&id_key, &id)?;
@@ -170,18 +171,18 @@ impl Inspection {
                 }
                 Err(error) => self.expect(state == 0, || format!("{kind}: state {state} was synced: {error:#}")),
             }
-            self.targets.push(WriteTarget { kind, sort, id, path: target, acknowledged, state });
+            self.targets.push(WriteTarget { kind, sort, path: target, acknowledged, state });
         }
         Ok(())
     }
 }
 
-/// The id of a volume of [`KINDS`], which is made now if it was not asked for before.
-async fn volume_id(machine: &Machine, ledger: &Ledger, kind: &str) -> anyhow::Result<String> {
-    if let Some(id) = known_id(ledger, "vol", kind) {
+/// The id of a volume, which is made now if none is known.
+async fn volume_id(machine: &Machine, ledger: &Ledger, name: &str) -> anyhow::Result<String> {
+    if let Some(id) = known_id(ledger, "vol", name) {
         return Ok(id);
     }
-    make_volume(machine, kind).await
+    make_volume(machine, name).await
 }
 
 async fn make_volume(machine: &Machine, name: &str) -> anyhow::Result<String> {

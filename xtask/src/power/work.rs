@@ -32,7 +32,6 @@ const KEPT: u64 = 2;
 pub(super) struct WriteTarget {
     pub(super) kind: &'static str,
     pub(super) sort: VolumeSort,
-    pub(super) id: String,
     pub(super) path: PathBuf,
     pub(super) acknowledged: u64,
     pub(super) state: u64,
@@ -57,7 +56,6 @@ impl Hands<'_> {
 
 /// Works until the power goes, something fails, or enough was said.
 pub(super) async fn run(hands: Hands<'_>, targets: Vec<WriteTarget>) -> anyhow::Result<()> {
-    let block = targets.iter().find(|target| target.kind == "block").context("there is a raw volume")?.id.clone();
     let ended = Ended(Arc::new(AtomicBool::new(false)));
     let mut writers = JoinSet::new();
     for target in targets {
@@ -76,7 +74,7 @@ pub(super) async fn run(hands: Hands<'_>, targets: Vec<WriteTarget>) -> anyhow::
         }
         anyhow::Ok(())
     };
-    tokio::try_join!(call(hands, &block), writing).map(|_| ())
+    tokio::try_join!(call(hands), writing).map(|_| ())
 }
 
 /// Tells the writers to end, also when the work ends with an error.
@@ -90,21 +88,20 @@ impl Drop for Ended {
 }
 
 /// Volumes, snapshots and objects, one after the other.
-async fn call(hands: Hands<'_>, block: &str) -> anyhow::Result<()> {
+async fn call(hands: Hands<'_>) -> anyhow::Result<()> {
     let (mut volumes, mut snapshots) = (Vec::new(), Vec::new());
     for number in 0.. {
         if hands.is_enough() {
             return Ok(());
         }
         let name = format!("r{}-{number}", hands.round);
-        volumes.push((
-            name.clone(),
-            make(hands, "vol", &name, hands.calls.create(&name, VolumeSort::Block, SMALL_BYTES)).await?,
-        ));
+        let id = make(hands, "vol", &name, hands.calls.create(&name, VolumeSort::Block, SMALL_BYTES)).await?;
         object(hands, &name, number).await?;
         if number % 2 == 0 {
-            snapshots.push((name.clone(), make(hands, "snap", &name, hands.calls.snapshot(&name, block)).await?));
+            // Of a volume that no one uses: a pool that makes full copies refuses others.
+            snapshots.push((name.clone(), make(hands, "snap", &name, hands.calls.snapshot(&name, &id)).await?));
         }
+        volumes.push((name, id));
         if number >= KEPT {
             let (name, id) = volumes.remove(0);
             remove(hands, &format!("vol/{name}"), hands.calls.delete(&id)).await?;

@@ -28,6 +28,7 @@ impl Core {
         failpoint::hit("delete.checked");
         let trashed = found.pool.discard(Place::Volumes, id.as_str())?;
         found.pool.forget(id.as_str());
+        self.unnoted_losses().remove(found.object.dir());
         failpoint::hit("delete.discarded");
         trashed.remove();
         self.drop_copies_of(id.as_str());

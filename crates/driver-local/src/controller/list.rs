@@ -168,7 +168,7 @@ impl Core {
         if let Some(why) = data_fault(&found, &record) {
             return Ok(Condition::Abnormal(why));
         }
-        if let Some(why) = crate::loss::condition(&found.object, &record.id, &found.pool.root) {
+        if let Some(why) = self.loss_condition(&found, &record.id) {
             return Ok(Condition::Abnormal(why));
         }
         let fine = || Condition::Normal("the data is there and the pool has space".to_owned());

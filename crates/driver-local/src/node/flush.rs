@@ -3,8 +3,10 @@
 //! A filesystem that cannot write to its image drops what it could not write and goes on. Only the first sync afterwards is
 //! told. So a volume is synced before it is unmounted, and a failure is noted beside the volume before anything else is done.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use driver_sdk::Error;
@@ -13,7 +15,8 @@ use super::health;
 use super::seen::{directory_mounts, mounts_of_loop};
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::loss::{self, LossEvent, LossMark};
+use crate::loss::{self, LossEvent, LossMark, UnnotedLoss};
+use crate::pool::Ballast;
 use linux::SysError;
 use linux::bounded::{self, Bounded};
 use linux::flush::{OpenMount, OpenMountError, open_for_sync};
@@ -168,13 +171,14 @@ impl Core {
             Bounded::StillRunning => return Err(still_writing()),
         };
         let shut_down = flush.mounted.is_none() && self.is_shut_down(found)?;
-        let failure = match answer {
-            Err(failure) => failure,
-            Ok(()) if shut_down => Unwritten {
+        let failure = match (answer, self.unnoted_loss(found)) {
+            (Err(failure), _) => failure,
+            (Ok(()), _) if shut_down => Unwritten {
                 doing: "using the filesystem",
                 error: SysError::new("open it: the filesystem was shut down", rustix::io::Errno::IO),
             },
-            Ok(()) => return Ok(()),
+            (Ok(()), Some(loss)) => Unwritten::earlier(loss),
+            (Ok(()), None) => return Ok(()),
         };
         let staging = flush.staging(&self.boot_id);
         let told = LossMark::of(&found.object).times_told(&staging);
@@ -207,7 +211,13 @@ impl Core {
             None => failure.error.source.to_string(),
         };
         let event = LossEvent { doing: failure.doing, error: &text, now_ms: self.config.clock.now_ms(), telling };
-        loss::mark(&found.object, event)?;
+        if let Err(error) = self.note_loss(found, event) {
+            let error_number = failure.error.errno().unwrap_or(rustix::io::Errno::IO);
+            let loss = UnnotedLoss { doing: failure.doing, error: error_number };
+            self.unnoted_losses().insert(found.object.dir().to_owned(), loss);
+            return Err(error);
+        }
+        self.unnoted_losses().remove(found.object.dir());
         Ok(Error::data_loss(format!(
             "{} {} failed ({text}); the volume is marked, and repeating the call goes on without what was lost",
             loss::CONDITION_PREFIX,
@@ -215,10 +225,38 @@ impl Core {
         )))
     }
 
+    pub(crate) fn unnoted_losses(&self) -> MutexGuard<'_, BTreeMap<PathBuf, UnnotedLoss>> {
+        self.unnoted_losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The loss of a volume whose mark could not be written. The kernel tells of a failed write once, so it is kept here until
+    /// the mark is on disk.
+    pub(crate) fn unnoted_loss(&self, found: &Found<'_>) -> Option<UnnotedLoss> {
+        self.unnoted_losses().get(found.object.dir()).copied()
+    }
+
+    /// Writes the mark. On btrfs, space that a volume has reserved is no help, since each write takes new blocks: then the pool's
+    /// ballast is.
+    fn note_loss(&self, found: &Found<'_>, event: LossEvent<'_>) -> Result<(), Error> {
+        match loss::mark(&found.object, event) {
+            Err(_) if found.pool.release_ballast() == Ballast::Released => loss::mark(&found.object, event),
+            answer => answer,
+        }
+    }
+
+    /// What the condition of this volume says of lost writes; `None` if it lost none.
+    pub(crate) fn loss_condition(&self, found: &Found<'_>, id: &str) -> Option<String> {
+        let marked = loss::condition(&found.object, id, &found.pool.root);
+        marked.or_else(|| self.unnoted_loss(found).map(UnnotedLoss::sentence))
+    }
+
     /// Syncs before a copy. A failure is marked and answered; the repeat copies the mark with the data.
     pub(crate) fn sync_for_copy(&self, found: &Found<'_>, flush: &Flush) -> Result<(), Error> {
         match flush.sync() {
-            Bounded::Done(Ok(())) => Ok(()),
+            Bounded::Done(Ok(())) => match self.unnoted_loss(found) {
+                None => Ok(()),
+                Some(loss) => Err(self.mark_unwritten(found, &Unwritten::earlier(loss), None)?),
+            },
             Bounded::Done(Err(failure)) => Err(self.mark_unwritten(found, &failure, None)?),
             Bounded::StillRunning => Err(still_writing()),
         }
@@ -226,14 +264,21 @@ impl Core {
 
     /// Syncs an image before it is attached, so that an error of an earlier use is marked and not taken for one of this use.
     pub(super) fn mark_earlier_loss(&self, found: &Found<'_>, image: &File) -> Result<(), Error> {
-        match sync_file("writing the image to disk", image, &found.object.image()) {
-            Ok(()) => Ok(()),
-            Err(failure) => self.mark_unwritten(found, &failure, None).map(drop),
+        let synced = sync_file("writing the image to disk", image, &found.object.image());
+        match (synced, self.unnoted_loss(found)) {
+            (Ok(()), None) => Ok(()),
+            (Ok(()), Some(loss)) => self.mark_unwritten(found, &Unwritten::earlier(loss), None).map(drop),
+            (Err(failure), _) => self.mark_unwritten(found, &failure, None).map(drop),
         }
     }
 }
 
 impl Unwritten {
+    /// A failure of an earlier call that is still to be marked.
+    fn earlier(UnnotedLoss { doing, error }: UnnotedLoss) -> Self {
+        Self { doing, error: SysError::new("write out", error) }
+    }
+
     /// A failed freeze: freezing begins with a sync.
     pub(crate) fn freezing(error: SysError) -> Self {
         Self { doing: "writing the filesystem to its device", error }

@@ -68,7 +68,7 @@ impl Core {
         if let Some(why) = data_fault(&found, &record) {
             return Ok(Condition::Abnormal(why));
         }
-        if let Some(why) = loss::condition(&found.object, &record.id, &found.pool.root) {
+        if let Some(why) = self.loss_condition(&found, &record.id) {
             return Ok(Condition::Abnormal(why));
         }
         if record.kind != Kind::Image {

@@ -73,6 +73,32 @@ fn writes_lost_to_a_full_pool_are_told_marked_and_reported_until_they_are_accept
 }
 
 #[test]
+fn a_loss_that_a_full_pool_has_no_room_to_note_is_noted_by_a_later_call() {
+    needs!(FsType::Ext4);
+    let bench = Bench::new(300 * MIB);
+    let id = bench.create("v", "ext4", 100 * MIB);
+    let place = bench.stage_writable(&id, "ext4");
+    // As on btrfs, where a file's reserved space is no help: each write takes new blocks.
+    fs::remove_file(bench.image(&id).with_file_name("loss.room")).unwrap();
+    bench.fill();
+    write_without_sync(&place);
+    let error = bench.unstage(&id).unwrap_err();
+    assert!(
+        matches!(error.reason(), Reason::DataLoss(_)) && error.to_string().contains("could not be noted"),
+        "{error}"
+    );
+    for said in [bench.trouble(&id), bench.node_trouble(&id)] {
+        assert!(said.as_ref().is_some_and(|why| why.contains("cannot be noted beside the volume")), "{said:?}");
+    }
+    bench.make_space();
+    // The kernel tells of a failed write once. The repeat finds nothing wrong any more, and must not count as good.
+    assert_told(bench.unstage(&id));
+    assert!(bench.is_mounted(&place));
+    bench.unstage(&id).unwrap();
+    assert!(bench.trouble(&id).is_some_and(|why| why.contains("accept-loss")), "the mark is on disk now");
+}
+
+#[test]
 fn writes_to_a_raw_device_that_the_pool_cannot_store_are_told() {
     needs!(FsType::Ext4);
     let bench = Bench::new(300 * MIB);
