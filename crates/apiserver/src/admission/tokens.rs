@@ -60,7 +60,7 @@ pub fn restrict_token(
     match names_audience(&pod, audience, lookup) {
         Ok(true) => Ok(TokenTerms::AtMost(NODE_TOKEN_SECONDS)),
         Err(problems) => {
-            let problems = aggregate(problems.into_iter());
+            let problems = aggregate(problems);
             refused(&format!("error validating audience {}: {problems}", go_quote(audience)))
         }
         Ok(false) if may_request(audience) => Ok(TokenTerms::AtMost(NODE_TOKEN_SECONDS)),
