@@ -22,6 +22,7 @@ use program::Program;
 use rig::{Scratch, skip};
 use serde_json::json;
 use stage::{CLASSES, Stage, claim, claims, class, get, namespace, pod, pods};
+use tokio::io::AsyncReadExt as _;
 
 #[tokio::test]
 async fn only_who_has_the_token_gets_in_and_only_under_this_name() {
@@ -54,6 +55,21 @@ async fn only_who_has_the_token_gets_in_and_only_under_this_name() {
     assert!(!page.body.contains("style=") && !page.body.contains("<script>"), "nothing is inline");
     let bearer = get(address, "/", &[("Authorization", &format!("Bearer {token}"))]).await;
     assert_eq!(bearer.code, 200);
+}
+
+#[tokio::test]
+async fn connections_that_send_nothing_keep_nobody_from_the_page() {
+    let stage = Stage::set().await;
+    let url = stage.url();
+    let (address, token) = url.strip_prefix("http://").and_then(|rest| rest.split_once("/?token=")).expect("a URL");
+    let mut idle = Vec::new();
+    for _ in 0..400 {
+        idle.push(tokio::net::TcpStream::connect(address).await.expect("it listens"));
+    }
+    let bearer = format!("Bearer {token}");
+    let page = get(address, "/", &[("Authorization", &bearer)]).await;
+    assert_eq!(page.code, 200, "idle connections make room");
+    assert_eq!(idle[0].read(&mut [0]).await.unwrap_or(0), 0, "the oldest one was closed");
 }
 
 #[test]

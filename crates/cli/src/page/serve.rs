@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apiserver::seats::{Seat, Seats};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -20,8 +21,8 @@ use super::assets::{self, Asset};
 use super::board::Board;
 use super::viewer;
 
-/// More connections than this wait.
-const CONNECTIONS: usize = 128;
+/// Connections at the same time: three of four for those that have shown the token ([`apiserver::seats`]).
+const CONNECTIONS: usize = 256;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -42,6 +43,7 @@ impl Server {
     /// Answers until `stop`; streams end with it.
     pub(super) async fn run(&self, stop: &Stop) {
         let mut open = JoinSet::new();
+        let seats = Seats::new(CONNECTIONS);
         let stopped = stop.stopped();
         tokio::pin!(stopped);
         loop {
@@ -49,9 +51,10 @@ impl Server {
                 biased;
                 () = &mut stopped => break,
                 Some(_) = open.join_next(), if !open.is_empty() => {}
-                accepted = self.listener.accept(), if open.len() < CONNECTIONS => match accepted {
-                    Ok((stream, _)) => {
-                        open.spawn(connection(stream, Arc::clone(&self.door), Arc::clone(&self.board)));
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, peer)) => {
+                        let seat = seats.take(peer.ip());
+                        open.spawn(seated(seat, stream, Arc::clone(&self.door), Arc::clone(&self.board)));
                     }
                     // Out of file descriptors, or the client has left already; neither gets better by asking at once.
                     Err(error) => {
@@ -65,11 +68,24 @@ impl Server {
     }
 }
 
-async fn connection(stream: TcpStream, door: Arc<Door>, board: Arc<Board>) {
+/// A connection until its end, or until it has to make room for another one.
+async fn seated(seat: Seat, stream: TcpStream, door: Arc<Door>, board: Arc<Board>) {
+    tokio::select! {
+        biased;
+        () = seat.revoked() => {}
+        () = connection(&seat, stream, door, board) => {}
+    }
+}
+
+async fn connection(seat: &Seat, stream: TcpStream, door: Arc<Door>, board: Arc<Board>) {
     // Changes are small, and are to be seen at once.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let response = answer(&request, &door, &board);
+        let admission = door.admit(&request);
+        if matches!(admission, Admission::Welcome | Admission::Exchange(_)) {
+            seat.set_known();
+        }
+        let response = answer(request.uri().path(), admission, &door, &board);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut server = http1::Builder::new();
@@ -78,9 +94,8 @@ async fn connection(stream: TcpStream, door: Arc<Door>, board: Arc<Board>) {
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-fn answer<B>(request: &Request<B>, door: &Door, board: &Arc<Board>) -> Response<Body> {
-    let path = request.uri().path();
-    match door.admit(request) {
+fn answer(path: &str, admission: Admission, door: &Door, board: &Arc<Board>) -> Response<Body> {
+    match admission {
         Admission::WrongHost => plain(StatusCode::MISDIRECTED_REQUEST, "this page is not served under that name\n"),
         Admission::WrongMethod => plain(StatusCode::METHOD_NOT_ALLOWED, "only GET: the page changes nothing\n"),
         Admission::Exchange(cookie) => exchange(&cookie),
