@@ -1,7 +1,6 @@
 //! The server as a whole: a store, what it takes from outside, and the service over them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::auth::{CertificateSigner, SignerError, StaticTokens, TokenSigner};
@@ -64,7 +63,6 @@ impl Api {
             entropy,
             rights: Rights::default(),
             catalog: Catalog::default(),
-            store_works: AtomicBool::new(true),
             stopping,
             watches: OpenWatches::default(),
         });
@@ -140,7 +138,6 @@ async fn upkeep(core: &Core) -> CommitError {
     loop {
         if let Err(error) = core.store.tick(core.clock.now()).await {
             // Every write will say it again, and so does health.
-            core.store_works.store(false, Ordering::Relaxed);
             return error;
         }
         tokio::time::sleep(TICK).await;

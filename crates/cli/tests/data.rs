@@ -371,6 +371,20 @@ async fn a_damaged_store_says_what_is_damaged_and_the_command_to_come_back() {
     refused(&["check", "--data", &data], &words);
 }
 
+#[tokio::test]
+async fn a_running_server_is_saved_also_when_somebody_removed_its_lock() {
+    let place = Place::new();
+    let (server, admin) = place.server("data").await;
+    create(&admin, "one").await;
+    fs::remove_file(place.path("data/store/lock")).unwrap();
+    let said = succeeds(&["backup", "--data", &place.text("data"), "--to", &place.text("saved")]);
+    assert!(said.contains("from the running server"), "{said}");
+    refused(&["check", "--data", &place.text("data")], &["in use"]);
+    refused(&["api", "--data", &place.text("data"), "--listen", "127.0.0.1:0"], &["in use"]);
+    create(&admin, "two").await;
+    server.stop();
+}
+
 fn check_golden(name: &str, args: &[&str]) {
     let got = succeeds(args);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);

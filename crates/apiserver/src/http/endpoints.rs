@@ -57,8 +57,7 @@ fn json(call: &Call, value: &Value) -> Answer {
 fn health(call: &Call, of: Health, only: Option<&str>) -> Answer {
     let stopping = *call.shared.core.stopping.borrow();
     let ping = Check { name: "ping", passed: true };
-    let works = call.shared.core.store_works.load(std::sync::atomic::Ordering::Relaxed);
-    let store = Check { name: "store", passed: works };
+    let store = Check { name: "store", passed: call.shared.core.store.stopped().is_none() };
     let shutdown = Check { name: "shutdown", passed: !stopping };
     let (path, checks) = match of {
         Health::Livez => ("livez", vec![ping, store]),

@@ -93,6 +93,7 @@ pub enum Reason {
     BadRequest,
     TooManyRequests,
     InternalError,
+    InsufficientStorage,
     Timeout,
     ServiceUnavailable,
 }
@@ -116,6 +117,7 @@ impl Reason {
             Self::BadRequest => "BadRequest",
             Self::TooManyRequests => "TooManyRequests",
             Self::InternalError => "InternalError",
+            Self::InsufficientStorage => "InsufficientStorage",
             Self::Timeout => "Timeout",
             Self::ServiceUnavailable => "ServiceUnavailable",
         }
@@ -324,6 +326,11 @@ impl ApiError {
     /// A failure of the server itself whose text is shown as it is.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::plain(500, Reason::InternalError, message)
+    }
+
+    /// The disk of the server's data is full. Other Kubernetes servers have no such answer; the code is HTTP's own for it.
+    pub fn no_space(message: impl Into<String>) -> Self {
+        Self::plain(507, Reason::InsufficientStorage, message)
     }
 
     /// The internal errors that carry no reason.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::key::Key;
 use super::object::{Event, Revision, Stored};
 
-/// Keeps writes. The store calls it from one place at a time and never again after an error.
+/// Keeps writes. The store calls it from one place at a time, and never again after an error that is not for want of space.
 pub trait Durable: Send + fmt::Debug {
     /// Keeps all of these writes or none. When it returns, they survive a power cut.
     fn append(&mut self, events: &[Arc<Event>]) -> Result<(), DurableError>;
@@ -17,19 +17,48 @@ pub trait Durable: Send + fmt::Debug {
 
     /// Called at every tick, for upkeep that no write has to wait for.
     fn settle(&mut self) -> Result<(), DurableError>;
+
+    /// How much space there is for more.
+    fn space(&mut self) -> StoreSpace {
+        StoreSpace::Enough
+    }
+}
+
+/// Whether there is disk space for writes that grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreSpace {
+    Enough,
+    /// The disk is full or nearly full: only what needs next to no space may be written.
+    Low {
+        /// Bytes that are still free.
+        free: u64,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("{doing}")]
 pub struct DurableError {
     doing: &'static str,
+    is_full: bool,
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl DurableError {
     /// For `map_err`: says what was being done.
     pub fn doing<E: Into<Box<dyn std::error::Error + Send + Sync>>>(doing: &'static str) -> impl FnOnce(E) -> Self {
-        move |source| Self { doing, source: source.into() }
+        move |source| Self { doing, is_full: false, source: source.into() }
+    }
+
+    /// The same error, when it is known that nothing was written because the disk is full.
+    #[must_use]
+    pub fn for_want_of_space(mut self) -> Self {
+        self.is_full = true;
+        self
+    }
+
+    /// Whether nothing was written because the disk is full: later writes may succeed.
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 }
 

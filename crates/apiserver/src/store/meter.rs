@@ -1,7 +1,7 @@
 //! What the store counts about its writer.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::metrics::{Histogram, head};
@@ -15,11 +15,12 @@ pub(super) struct Meter {
     writes: AtomicU64,
     /// One sync each; their count is the count of batches.
     syncs: Histogram,
+    is_low: AtomicBool,
 }
 
 impl Default for Meter {
     fn default() -> Self {
-        Self { writes: AtomicU64::new(0), syncs: Histogram::new(SECONDS) }
+        Self { writes: AtomicU64::new(0), syncs: Histogram::new(SECONDS), is_low: AtomicBool::new(false) }
     }
 }
 
@@ -27,6 +28,11 @@ impl Meter {
     pub(super) fn batch(&self, writes: usize, took: Duration) {
         self.writes.fetch_add(writes as u64, Ordering::Relaxed);
         self.syncs.observe(took);
+    }
+
+    /// Notes whether disk space is short.
+    pub(super) fn set_low(&self, is_low: bool) {
+        self.is_low.store(is_low, Ordering::Relaxed);
     }
 
     pub(super) fn print(&self, revision: u64, history: usize, out: &mut String) {
@@ -39,5 +45,8 @@ impl Meter {
         let _ = writeln!(out, "orlop_store_revision {revision}");
         head(out, "orlop_store_history_events", "gauge", "Events that watches can still start from.");
         let _ = writeln!(out, "orlop_store_history_events {history}");
+        let name = "orlop_store_disk_full";
+        head(out, name, "gauge", "1 while writes that grow are refused because the disk is full.");
+        let _ = writeln!(out, "{name} {}", u8::from(self.is_low.load(Ordering::Relaxed)));
     }
 }

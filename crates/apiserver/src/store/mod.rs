@@ -10,7 +10,9 @@
 //! 5. History is kept for the time and number that [`History`] says, per resource, also across restarts.
 //! 6. A damaged record is never opened. [`OpenError::Damaged`] says what is damaged; [`salvage`] builds the last good
 //!    state of every object somewhere else and says what it lacks.
-//! 7. A store that [`restore`] or [`salvage`] made starts behind every revision that a client of its source can have
+//! 7. On a full disk, writes that grow are refused ([`CommitError::NoSpace`]) and everything else goes on, by a reserve that
+//!    is kept for it; when there is space again, all writes are accepted again.
+//! 8. A store that [`restore`] or [`salvage`] made starts behind every revision that a client of its source can have
 //!    seen: such a client is told that history was cut.
 //!
 //! # How
@@ -44,7 +46,7 @@ use std::time::Duration;
 
 pub use self::attach_doubt::in_doubt;
 pub use self::backup::{Backup, BackupError, Snapshot};
-pub use self::durable::{Compaction, Durable, DurableError, Entry, Image, MemoryDisk};
+pub use self::durable::{Compaction, Durable, DurableError, Entry, Image, MemoryDisk, StoreSpace};
 pub use self::key::{BadKey, Key, Scope};
 pub use self::object::{Change, Event, Revision, Stored, UnixMillis};
 pub use self::read::{At, List, Page, ReadError, TooOld};
@@ -162,6 +164,11 @@ impl Store {
     /// The newest revision that readers see.
     pub fn revision(&self) -> Revision {
         self.view.read().revision()
+    }
+
+    /// Why the store takes no more writes, if so. A full disk is no such reason: it passes.
+    pub fn stopped(&self) -> Option<Arc<str>> {
+        self.view.stopped()
     }
 
     /// What the store counts about itself, in the text form of Prometheus.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Notify;
 
@@ -28,6 +28,8 @@ pub(super) struct View {
     bells: Mutex<BTreeMap<Arc<str>, Arc<Notify>>>,
     progress: Notify,
     closed: AtomicBool,
+    /// Why nothing can be written any more.
+    failed: OnceLock<Arc<str>>,
     meter: Meter,
 }
 
@@ -35,7 +37,7 @@ impl View {
     pub(super) fn new(index: Index) -> Self {
         let bells = Mutex::default();
         let (progress, closed) = (Notify::new(), AtomicBool::new(false));
-        Self { index: RwLock::new(index), bells, progress, closed, meter: Meter::default() }
+        Self { index: RwLock::new(index), bells, progress, closed, failed: OnceLock::new(), meter: Meter::default() }
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Index> {
@@ -70,6 +72,18 @@ impl View {
         self.write().compact(plan);
         // The map's own reference is the last one when nobody watches the resource any more.
         self.bells().retain(|_, bell| Arc::strong_count(bell) > 1);
+    }
+
+    /// Notes that nothing can be written any more, and why.
+    pub(super) fn set_failed(&self, reason: &Arc<str>) {
+        // The first reason is the cause of all others.
+        let _ = self.failed.set(Arc::clone(reason));
+    }
+
+    /// Why nothing can be written any more, if so.
+    pub(super) fn stopped(&self) -> Option<Arc<str>> {
+        let closed = || self.closed.load(Ordering::Acquire).then(|| "the store's writer has ended".into());
+        self.failed.get().cloned().or_else(closed)
     }
 
     /// No more writes will come.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::durable::StoreSpace;
 use super::key::Key;
 use super::object::{Change, Event, Revision, Stored, UnixMillis};
 
@@ -88,6 +89,12 @@ pub enum CommitError {
     /// Nothing was written.
     #[error("{} is at revision {}, not {expected}", current.key, current.revision)]
     Changed { current: Arc<Stored>, expected: Revision },
+    /// Nothing was written: the disk is full.
+    #[error(
+        "the disk of the server's data is full ({free} bytes are free): deletes, leases and updates that do not grow are \
+         accepted; free space on it, or delete objects, and try again"
+    )]
+    NoSpace { free: u64 },
     /// The store could not write and takes no more writes until it is opened again. Whether this write is on disk is
     /// unknown: it is either there when the store is opened again, or it is not. No reader has seen it.
     #[error("the store takes no more writes: {reason}")]
@@ -99,13 +106,19 @@ pub enum CommitError {
 #[derive(Debug)]
 pub(super) struct Batch {
     last: Revision,
+    growth: GrowthLimit,
     touched: BTreeMap<Key, Option<Arc<Stored>>>,
     pub(super) events: Vec<Arc<Event>>,
 }
 
 impl Batch {
-    pub(super) fn after(last: Revision) -> Self {
-        Self { last, touched: BTreeMap::new(), events: Vec::new() }
+    pub(super) fn after(last: Revision, growth: GrowthLimit) -> Self {
+        Self { last, growth, touched: BTreeMap::new(), events: Vec::new() }
+    }
+
+    /// What the writes that are added leave of the allowance.
+    pub(super) fn growth(&self) -> GrowthLimit {
+        self.growth
     }
 
     /// Adds all of the writes or none of them.
@@ -114,7 +127,7 @@ impl Batch {
         writes: Vec<Write>,
         lookup: impl Fn(&Key) -> Option<Arc<Stored>>,
     ) -> Result<Vec<Committed>, CommitError> {
-        let (last, events) = (self.last, self.events.len());
+        let (last, growth, events) = (self.last, self.growth, self.events.len());
         let mut before = Vec::with_capacity(writes.len());
         let mut committed = Vec::with_capacity(writes.len());
         for write in writes {
@@ -122,7 +135,7 @@ impl Batch {
             match self.add(write, &lookup) {
                 Ok(one) => committed.push(one),
                 Err(refused) => {
-                    self.last = last;
+                    (self.last, self.growth) = (last, growth);
                     self.events.truncate(events);
                     // Backwards, so that a key that was written twice ends as it began.
                     for (key, known) in before.into_iter().rev() {
@@ -150,6 +163,7 @@ impl Batch {
             None => lookup(&key),
         };
         check(&key, expect, previous.as_ref())?;
+        self.growth.admit(&key, &action, previous.as_deref())?;
         let revision = self.last.next();
         // Keys come from requests; sharing the strings of the version before keeps one copy per object.
         let key = previous.as_ref().map_or(key, |old| old.key.clone());
@@ -180,5 +194,53 @@ fn check(key: &Key, expect: Expect, current: Option<&Arc<Stored>>) -> Result<(),
         (Expect::Present | Expect::At(_), None) => Err(CommitError::Missing { key: key.clone() }),
         (Expect::At(expected), Some(current)) if current.revision == expected => Ok(()),
         (Expect::At(expected), Some(current)) => Err(CommitError::Changed { current: Arc::clone(current), expected }),
+    }
+}
+
+/// Bytes by which one update may grow while space is short: a mark of deletion, a condition.
+const SMALL_GROWTH: u64 = 1 << 10;
+/// Bytes by which all such updates together may grow in one time of short space.
+const ALLOWANCE: u64 = 1 << 20;
+/// A lease has no reason to be larger.
+const LARGEST_LEASE: usize = 8 << 10;
+/// The resource whose updates are always let through: a lease that is not renewed loses a leader or a node.
+const LEASES: &str = "leases";
+
+/// How much the objects may grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GrowthLimit {
+    Unlimited,
+    /// Space is short.
+    Small {
+        free: u64,
+        allowance: u64,
+    },
+}
+
+impl GrowthLimit {
+    /// The limit that applies now, given the one before: an allowance lasts until there is space again.
+    pub(super) fn next(self, space: StoreSpace) -> Self {
+        match (space, self) {
+            (StoreSpace::Enough, _) => Self::Unlimited,
+            (StoreSpace::Low { free }, Self::Unlimited) => Self::Small { free, allowance: ALLOWANCE },
+            (StoreSpace::Low { free }, Self::Small { allowance, .. }) => Self::Small { free, allowance },
+        }
+    }
+
+    /// Lets through what needs next to no space: deletes, updates of leases, updates that do not grow, and a limited amount
+    /// of updates that grow a little, since a delete with finalizers begins as such an update.
+    fn admit(&mut self, key: &Key, action: &Action, previous: Option<&Stored>) -> Result<(), CommitError> {
+        let (Self::Small { free, allowance }, Action::Put { value, .. }) = (self, action) else { return Ok(()) };
+        let refused = CommitError::NoSpace { free: *free };
+        let Some(previous) = previous else { return Err(refused) };
+        let growth = value.len().saturating_sub(previous.value.len()) as u64;
+        if growth == 0 || (key.resource() == LEASES && value.len() <= LARGEST_LEASE) {
+            return Ok(());
+        }
+        match allowance.checked_sub(growth).filter(|_| growth <= SMALL_GROWTH) {
+            Some(rest) => *allowance = rest,
+            None => return Err(refused),
+        }
+        Ok(())
     }
 }

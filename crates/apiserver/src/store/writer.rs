@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A write is visible to reads and watches only once it is durable, and acknowledged only once it is visible.
 //! 2. A refusal can rest on an earlier write of the same batch, so it too is told only after the batch is durable.
-//! 3. After the first failure of the record nothing is written any more. Readers keep what was acknowledged.
+//! 3. After the first failure of the record nothing is written any more. Readers keep what was acknowledged. A full disk is
+//!    no such failure: nothing of the batch was written, its callers are told, and the next batch is tried.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -13,10 +14,10 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::durable::{Durable, DurableError};
+use super::durable::{Durable, DurableError, StoreSpace};
 use super::object::{Revision, UnixMillis};
 use super::watch::View;
-use super::write::{Batch, CommitError, Committed, Expect, Write};
+use super::write::{Batch, CommitError, Committed, Expect, GrowthLimit, Write};
 use super::{History, Options};
 
 /// Requests that wait for the writer beyond this many make their callers wait before they can even ask.
@@ -25,6 +26,8 @@ const QUEUE: usize = 1024;
 const ROWS_PER_TICK: usize = 10_000;
 /// Objects that one tick expires at most, for the same reason.
 const EXPIRIES_PER_TICK: usize = 1_000;
+/// Events of a resource that are kept while space is short, however young they are: their rows make room in the database.
+const EVENTS_WHEN_LOW: usize = 0;
 
 /// What came of writes that belong together, in their order.
 type Outcome = Result<Vec<Committed>, CommitError>;
@@ -42,12 +45,13 @@ pub(super) struct Writer {
     durable: Box<dyn Durable>,
     history: History,
     ages: Ages,
+    growth: GrowthLimit,
     poisoned: Option<Arc<str>>,
 }
 
 impl Writer {
     pub(super) fn new(view: Arc<View>, durable: Box<dyn Durable>, history: History) -> Self {
-        Self { view, durable, history, ages: Ages::default(), poisoned: None }
+        Self { view, durable, history, ages: Ages::default(), growth: GrowthLimit::Unlimited, poisoned: None }
     }
 
     /// One outcome per group, in their order. Of a group all writes happen or none.
@@ -61,9 +65,10 @@ impl Writer {
 
     fn try_commit(&mut self, groups: Vec<Vec<Write>>) -> Result<Vec<Outcome>, CommitError> {
         self.healthy()?;
+        self.look_at_space();
         let (batch, outcomes) = {
             let index = self.view.read();
-            let mut batch = Batch::after(index.revision());
+            let mut batch = Batch::after(index.revision(), self.growth);
             let add = |mut group: Vec<Write>| {
                 group.iter_mut().for_each(|write| write.key = index.canonical(write.key.clone()));
                 batch.add_all(group, |key| index.latest(key).cloned())
@@ -77,6 +82,7 @@ impl Writer {
             let kept = self.durable.append(&batch.events);
             self.or_poison(kept)?;
             self.view.meter().batch(batch.events.len(), started.elapsed());
+            self.growth = batch.growth();
             self.view.publish(batch.events);
         }
         Ok(outcomes)
@@ -86,18 +92,34 @@ impl Writer {
         self.healthy()?;
         let expired = self.view.read().expired(now, EXPIRIES_PER_TICK);
         let deletes = expired.into_iter().map(|key| vec![Write::delete(key, Expect::Present)]).collect();
-        let expired = self.try_commit(deletes)?.len();
+        let expired = if_there_is_space(self.try_commit(deletes))?.map_or(0, |outcomes| outcomes.len());
 
-        let aged = self.ages.aged(now, self.view.read().revision(), self.history.min_age_millis);
-        let plan = self.view.read().plan_compaction(&self.history, aged, ROWS_PER_TICK);
+        let newest = self.view.read().revision();
+        let aged = self.ages.aged(now, newest, self.history.min_age_millis);
+        let (history, aged) = match self.growth {
+            GrowthLimit::Unlimited => (self.history, aged),
+            GrowthLimit::Small { .. } => {
+                (History { min_events: self.history.min_events.min(EVENTS_WHEN_LOW), ..self.history }, newest)
+            }
+        };
+        let plan = self.view.read().plan_compaction(&history, aged, ROWS_PER_TICK);
+        let mut forgotten_rows = 0;
         if !plan.floors.is_empty() {
             let forgotten = self.durable.compact(&plan);
-            self.or_poison(forgotten)?;
-            self.view.compact(&plan);
+            if if_there_is_space(self.or_poison(forgotten))?.is_some() {
+                self.view.compact(&plan);
+                forgotten_rows = plan.rows.len();
+            }
         }
         let settled = self.durable.settle();
-        self.or_poison(settled)?;
-        Ok(Ticked { expired, forgotten_rows: plan.rows.len() })
+        if_there_is_space(self.or_poison(settled))?;
+        Ok(Ticked { expired, forgotten_rows })
+    }
+
+    fn look_at_space(&mut self) {
+        let space = self.durable.space();
+        self.growth = self.growth.next(space);
+        self.view.meter().set_low(space != StoreSpace::Enough);
     }
 
     fn healthy(&self) -> Result<(), CommitError> {
@@ -109,6 +131,10 @@ impl Writer {
 
     fn or_poison(&mut self, result: Result<(), DurableError>) -> Result<(), CommitError> {
         let Err(error) = result else { return Ok(()) };
+        if error.is_full() {
+            tracing::debug!(%error, "the store's disk is full: nothing was written");
+            return Err(CommitError::NoSpace { free: 0 });
+        }
         let mut reason = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -116,8 +142,18 @@ impl Writer {
             cause = error.source();
         }
         tracing::error!(reason, "the store takes no more writes; what was acknowledged is kept and readable");
-        self.poisoned = Some(reason.into());
+        let reason: Arc<str> = reason.into();
+        self.view.set_failed(&reason);
+        self.poisoned = Some(reason);
         self.healthy()
+    }
+}
+
+/// Upkeep that finds no space is done at a later tick.
+fn if_there_is_space<T>(result: Result<T, CommitError>) -> Result<Option<T>, CommitError> {
+    match result {
+        Err(CommitError::NoSpace { .. }) => Ok(None),
+        result => result.map(Some),
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) fn is_about_quota(error: &CommitError) -> bool {
     match error {
         CommitError::Changed { current, .. } => current.key.resource() == QUOTAS,
         CommitError::Missing { key } => key.resource() == QUOTAS,
-        CommitError::Exists { .. } | CommitError::Poisoned { .. } => false,
+        CommitError::Exists { .. } | CommitError::NoSpace { .. } | CommitError::Poisoned { .. } => false,
     }
 }
 

@@ -70,6 +70,9 @@ impl From<Refusal> for Failure {
 /// Only for errors that no retry can cure; the verbs handle the conditional ones themselves.
 impl From<CommitError> for Failure {
     fn from(error: CommitError) -> Self {
-        ApiError::internal(error.to_string()).into()
+        match error {
+            CommitError::NoSpace { .. } => ApiError::no_space(error.to_string()).into(),
+            _ => ApiError::internal(error.to_string()).into(),
+        }
     }
 }

@@ -31,7 +31,6 @@ pub(crate) use watch::{EventForm, OpenWatches, Watching};
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -59,8 +58,6 @@ pub(crate) struct Core {
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) rights: Rights,
     pub(crate) catalog: Catalog,
-    /// False once the store has refused to go on.
-    pub(crate) store_works: AtomicBool,
     /// Watches end when this becomes true.
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,
     pub(crate) watches: OpenWatches,

@@ -151,7 +151,7 @@ impl Server {
             client_ca: pki.ca_der(),
         };
         let noted = data.join(data::ADDRESS);
-        write_private(&noted, format!("{address}\n").as_bytes()).context("noting the address for orlop backup")?;
+        note_address(&noted, &format!("{address}\n"))?;
         if let Some(file) = kubeconfig {
             let server = format!("https://{address}");
             let text = self::kubeconfig(&Kubeconfig {
@@ -160,7 +160,9 @@ impl Server {
                 ca_pem: pki.ca_pem(),
                 client: pki.admin(),
             });
-            write_private(file, text.as_bytes()).context("writing the kubeconfig")?;
+            if !says_already(file, &text) {
+                write_private(file, text.as_bytes()).context("writing the kubeconfig")?;
+            }
         }
         Ok(Self { api, address, listener, machines, keys })
     }
@@ -209,6 +211,26 @@ impl Server {
         let ended = background.await.context("the controllers")?;
         ended.context("it can be started again once its disk takes writes, and has everything that was acknowledged")
     }
+}
+
+/// Writes down where the server listens, for `orlop backup`. A full disk does not keep a server from starting: then only
+/// that command has to wait.
+fn note_address(file: &Path, text: &str) -> anyhow::Result<()> {
+    if says_already(file, text) {
+        return Ok(());
+    }
+    match write_private(file, text.as_bytes()) {
+        Err(error) if error.source.kind() == std::io::ErrorKind::StorageFull => {
+            tracing::warn!(file = %file.display(), "the disk is full: orlop backup cannot find this server until it is restarted");
+            Ok(())
+        }
+        written => written.context("noting the address for orlop backup"),
+    }
+}
+
+/// Whether a file has this text already, so that a full disk is no reason not to start.
+fn says_already(file: &Path, text: &str) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|known| known == text)
 }
 
 fn audit_log(path: &Path) -> anyhow::Result<AuditLog> {

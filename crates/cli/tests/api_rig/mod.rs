@@ -71,6 +71,15 @@ impl Server {
         self.child.wait().expect("it is our child");
     }
 
+    /// Waits for its end. Gives whether it ended well, and its log.
+    pub async fn ended(mut self) -> (bool, String) {
+        // The sender is dropped when the log has ended, and that is when the process has.
+        while self.serving.recv().await.is_some() {}
+        let success = self.child.wait().expect("it is our child").success();
+        let log = self.log.lock().unwrap().clone();
+        (success, log)
+    }
+
     /// SIGTERM, and its end.
     pub fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);

@@ -25,7 +25,7 @@ const LEAP: u64 = 1_000_000_000;
 /// Revisions stay below half of what SQLite's signed numbers hold.
 const LAST: u64 = 1 << 62;
 /// Rows of typical objects fit several to a page; a commit still writes little beyond its own rows.
-const PAGE_BYTES: u32 = 8192;
+pub(super) const PAGE_BYTES: u32 = 8192;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
@@ -69,10 +69,7 @@ pub fn salvage(from: &Path, to: &Path, now: UnixMillis) -> Result<Salvaged, Copy
     let draft = Draft::begin(to)?;
     // Reading happens on copies of the files, because SQLite may write even when it only reads.
     let scratch = draft.scratch(&source)?;
-    let found = connect(&scratch)
-        .map_err(OpenError::Sqlite)
-        .and_then(|db| scan(&db, read_mark(&scratch)))
-        .map_err(CopyError::Source)?;
+    let found = connect(&scratch).and_then(|db| scan(&db, read_mark(&scratch))).map_err(CopyError::Source)?;
     let (image, damage) = (found.image, found.damage);
     if image.entries.is_empty() && !damage.is_empty() {
         return Err(CopyError::NothingLeft { path: from.to_owned(), damage });
@@ -147,20 +144,13 @@ impl Draft {
     fn scratch(&self, source: &Place) -> Result<Place, CopyError> {
         let scratch = Place::at(&self.place.dir.join("source"));
         scratch.make_dir().map_err(in_path(&scratch.dir))?;
-        fs::copy(source.database(), scratch.database()).map_err(in_path(&source.database()))?;
-        let beside = [Place::write_ahead, Place::rollback, Place::mark];
-        for (from, to) in beside.map(|path| (path(source), path(&scratch))) {
-            match fs::copy(&from, to) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_path(&from)(error)),
-                Ok(_) | Err(_) => {}
-            }
-        }
+        copy_files(source, &scratch).map_err(|(path, error)| in_path(&path)(error))?;
         Ok(scratch)
     }
 
     fn finish(self, image: &Image) -> Result<(), CopyError> {
         write_store(&self.place, image)?;
-        let db = connect(&self.place).map_err(CopyError::Database)?;
+        let db = connect(&self.place).map_err(CopyError::Source)?;
         let back = scan(&db, read_mark(&self.place)).map_err(CopyError::Source)?;
         drop(db);
         // A copy of a store that has forgotten its name has got a new one.
@@ -171,6 +161,19 @@ impl Draft {
         fs::rename(&self.place.dir, &self.to).map_err(in_path(&self.to))?;
         Place::at(&self.to).sync_ancestors().map_err(in_path(&self.to))
     }
+}
+
+/// Copies the files of a store into a directory that exists. An error comes with the path that it is about.
+pub(super) fn copy_files(source: &Place, to: &Place) -> Result<(), (PathBuf, io::Error)> {
+    fs::copy(source.database(), to.database()).map_err(|error| (source.database(), error))?;
+    let beside = [Place::write_ahead, Place::rollback, Place::mark];
+    for (from, to) in beside.map(|path| (path(source), path(to))) {
+        match fs::copy(&from, to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err((from, error)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Draft {

@@ -3,10 +3,15 @@
 //! Nothing is written here, so a damaged record stays as it is for whoever can still read something out of it.
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, named_params};
 
+use super::copy::copy_files;
 use super::place::Place;
 use super::rows::{self, APPLICATION_ID, FORMAT, Meta, ReadRow, Tally};
 use super::{Damage, OpenError};
@@ -28,12 +33,83 @@ pub(super) struct Found {
     pub(super) damage: Vec<Damage>,
 }
 
-/// Opens the database without changing anything in it, now or when it is closed.
-pub(super) fn connect(place: &Place) -> rusqlite::Result<Connection> {
-    let db = Connection::open_with_flags(
-        place.database(),
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
+/// How long a database that another process has open is waited for. Who uses a store holds it to its end.
+const BUSY_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Opens the database without changing anything in it, now or when it is closed. One that another process has open is an
+/// error, also when the lock of its directory was removed.
+pub(super) fn connect(place: &Place) -> Result<Connection, OpenError> {
+    let path = place.database();
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = connect_with(&path, flags).map_err(OpenError::Sqlite)?;
+    // Each row would otherwise be asked for in vain, and be called damaged.
+    match db.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)) {
+        Err(error) if is_busy(&error) => Err(OpenError::Locked { dir: place.dir.clone(), pid: None }),
+        Ok(_) | Err(_) => Ok(db),
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))
+}
+
+/// A copy of a store's files, removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct TemporaryCopy(Place);
+
+impl Drop for TemporaryCopy {
+    fn drop(&mut self) {
+        // It is in the directory of temporary files, which is emptied by others too.
+        let _ = std::fs::remove_dir_all(&self.0.dir);
+    }
+}
+
+/// Opens the database to read it, also where nothing can be written: SQLite needs to write even to read what the
+/// write-ahead file holds, so that such a store is read from a copy.
+pub(super) fn connect_to_read(place: &Place) -> Result<(Connection, Option<TemporaryCopy>), OpenError> {
+    if rustix::fs::access(&place.dir, rustix::fs::Access::WRITE_OK).is_ok() {
+        return Ok((connect(place)?, None));
+    }
+    let pending = |path: PathBuf| path.metadata().is_ok_and(|found| found.len() > 0);
+    if pending(place.write_ahead()) || pending(place.rollback()) {
+        let copy = temporary_copy(place)?;
+        return Ok((connect(&copy.0)?, Some(copy)));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let address = immutable_address(&place.database()).map_err(OpenError::Sqlite)?;
+    Ok((connect_with(Path::new(&address), flags).map_err(OpenError::Sqlite)?, None))
+}
+
+/// The address of a database that does not change while it is read.
+fn immutable_address(path: &Path) -> rusqlite::Result<String> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let text = path.to_str().ok_or_else(|| rusqlite::Error::InvalidPath(path.clone()))?;
+    let escaped = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    Ok(format!("file:{escaped}?immutable=1"))
+}
+
+fn temporary_copy(place: &Place) -> Result<TemporaryCopy, OpenError> {
+    let parent = std::env::temp_dir();
+    let io = |path: PathBuf| move |source: std::io::Error| OpenError::Io { path, source };
+    for attempt in 0_u32.. {
+        let dir = parent.join(format!("orlop-check-{}-{attempt}", std::process::id()));
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => {
+                let copy = TemporaryCopy(Place::at(&dir));
+                copy_files(place, &copy.0).map_err(|(path, source)| OpenError::Io { path, source })?;
+                return Ok(copy);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 1_000 => {}
+            Err(error) => return Err(io(dir)(error)),
+        }
+    }
+    Err(io(parent)(std::io::ErrorKind::AlreadyExists.into()))
+}
+
+fn connect_with(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(BUSY_PATIENCE)?;
     // Closing would otherwise move the write-ahead file into the database and remove it, also when it is damaged.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;

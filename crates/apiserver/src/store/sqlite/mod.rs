@@ -8,9 +8,11 @@
 mod copy;
 mod examine;
 mod place;
+mod room;
 mod rows;
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,12 +20,13 @@ use rusqlite::Connection;
 
 pub use self::copy::{CopyError, Salvaged, restore, salvage};
 
-use self::copy::write_store;
-use self::examine::{connect, scan};
+use self::copy::{PAGE_BYTES, write_store};
+use self::examine::{connect, connect_to_read, scan};
 use self::place::{DirLock, Mark, Place, read_mark};
+use self::room::{DatabaseBytes, Room};
 use self::rows::{FORMAT, Meta, Tally};
 use super::backup::Snapshot;
-use super::durable::{Compaction, Durable, DurableError, Entry, Image};
+use super::durable::{Compaction, Durable, DurableError, Entry, Image, StoreSpace};
 use super::index::Index;
 use super::object::{Event, Revision};
 
@@ -82,8 +85,9 @@ pub(super) fn open(dir: &Path, checkpoint_pages: u32) -> Result<(Image, SqliteLo
     let place = Place::at(dir);
     place.make_dir().map_err(|source| OpenError::Io { path: dir.to_owned(), source })?;
     let lock = DirLock::take(&place)?;
+    let mut room = Room::open(&place);
     let mark = ensure_files(&place)?;
-    let db = connect(&place).map_err(OpenError::Sqlite)?;
+    let db = connect(&place)?;
     let examined = scan(&db, mark)?;
     if !examined.damage.is_empty() {
         return Err(OpenError::Damaged { dir: dir.to_owned(), damage: examined.damage });
@@ -92,11 +96,35 @@ pub(super) fn open(dir: &Path, checkpoint_pages: u32) -> Result<(Image, SqliteLo
         dir: dir.to_owned(),
         damage: vec![Damage::Row { table: "meta", row: 1, problem }],
     })?;
-    prepare_for_writing(&db, checkpoint_pages)?;
+    prepare_for_writing(&db, checkpoint_pages, &place)?;
+    room.allocate_write_ahead(&place, write_ahead_bytes(checkpoint_pages));
+    room.look(DatabaseBytes::default());
+    let database =
+        FileIdentity::of(&place.database()).map_err(|source| OpenError::Io { path: place.database(), source })?;
     let mut mark = Mark::open(&place).map_err(|source| OpenError::Io { path: place.mark(), source })?;
     // A crash can come between a commit and its note. From here on readers see that commit.
     mark.set(examined.image.revision).map_err(|source| OpenError::Io { path: place.mark(), source })?;
-    Ok((examined.image, SqliteLog { db, mark, meta, tally: examined.tally, failed: false, _lock: lock }))
+    let log = SqliteLog { db, mark, meta, tally: examined.tally, failed: false, room, place, database, _lock: lock };
+    Ok((examined.image, log))
+}
+
+/// What the write-ahead file holds before it is moved into the database, with one large batch behind it.
+fn write_ahead_bytes(checkpoint_pages: u32) -> u64 {
+    u64::from(checkpoint_pages) * u64::from(PAGE_BYTES) + (4 << 20)
+}
+
+/// Which file a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = std::fs::metadata(path)?;
+        Ok(Self { device: found.dev(), inode: found.ino() })
+    }
 }
 
 /// A store that is not running, as it lies on disk.
@@ -123,7 +151,7 @@ pub fn examine(dir: &Path) -> Result<Examined, OpenError> {
             _ => Err(missing_database(&place)),
         };
     }
-    let db = connect(&place).map_err(OpenError::Sqlite)?;
+    let (db, _copy) = connect_to_read(&place)?;
     let found = scan(&db, mark)?;
     Ok(Examined { rows: found.tally.rows, damage: found.damage, snapshot: live(found.image) })
 }
@@ -157,7 +185,7 @@ fn ensure_files(place: &Place) -> Result<Result<Option<Revision>, Damage>, OpenE
     }
 }
 
-fn prepare_for_writing(db: &Connection, checkpoint_pages: u32) -> Result<(), OpenError> {
+fn prepare_for_writing(db: &Connection, checkpoint_pages: u32, place: &Place) -> Result<(), OpenError> {
     let mode =
         db.query_row("PRAGMA journal_mode = WAL", (), |row| row.get::<_, String>(0)).map_err(OpenError::Sqlite)?;
     if mode != "wal" {
@@ -172,7 +200,21 @@ fn prepare_for_writing(db: &Connection, checkpoint_pages: u32) -> Result<(), Ope
     // A process that was killed before its sync leaves a commit that can be read here and is on no disk yet. Readers
     // are about to see it, so it is made durable first: this syncs the write-ahead file, moves all of it into the
     // database and syncs that.
-    checkpoint(db).map_err(OpenError::Sqlite)
+    match checkpoint(db) {
+        // What cannot be moved for want of space stays in the write-ahead file, and is synced there.
+        Err(error) if is_disk_full(&error) => {
+            let path = place.write_ahead();
+            let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());
+            synced.map_err(|source| OpenError::Io { path, source })
+        }
+        outcome => outcome.map_err(OpenError::Sqlite),
+    }
+}
+
+/// Whether SQLite could not write because the disk is full. It has then undone what it had begun: the last write of a
+/// commit is the one that makes it count.
+fn is_disk_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
 }
 
 /// Moves the whole write-ahead file into the database and empties it.
@@ -192,6 +234,10 @@ pub(super) struct SqliteLog {
     /// Of all rows.
     tally: Tally,
     failed: bool,
+    room: Room,
+    place: Place,
+    /// The database that is open, to notice that its path leads elsewhere.
+    database: FileIdentity,
     _lock: DirLock,
 }
 
@@ -221,6 +267,41 @@ impl SqliteLog {
         Ok(())
     }
 
+    /// Does something with the database, and once more if the disk was full and the reserve could be given up.
+    fn with_reserve(
+        &mut self,
+        doing: &'static str,
+        act: impl Fn(&mut Self) -> rusqlite::Result<()>,
+    ) -> Result<(), DurableError> {
+        let mut outcome = act(self);
+        if outcome.as_ref().is_err_and(is_disk_full) && self.room.ran_out() {
+            outcome = act(self);
+        }
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) if is_disk_full(&error) => Err(DurableError::doing(doing)(error).for_want_of_space()),
+            Err(error) => self.noting(Err(DurableError::doing(doing)(error))),
+        }
+    }
+
+    /// An open file can be written to after it was removed, and everything in it is then lost when it is closed.
+    fn require_in_place(&mut self) -> Result<(), DurableError> {
+        let path = self.place.database();
+        let problem = match FileIdentity::of(&path) {
+            Ok(found) if found == self.database => return Ok(()),
+            Ok(_) => io::Error::other(format!("{} is another file than the one that was opened", path.display())),
+            Err(error) => error,
+        };
+        self.noting(Err(DurableError::doing("looking for the database where it was opened")(problem)))
+    }
+
+    fn database_bytes(&self) -> DatabaseBytes {
+        let pages = |name| self.db.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).unwrap_or(0);
+        let bytes = |name| u64::from(pages(name)) * u64::from(PAGE_BYTES);
+        let length = std::fs::metadata(self.place.database()).map_or(0, |found| found.len());
+        DatabaseBytes { reusable: bytes("freelist_count"), pending: bytes("page_count").saturating_sub(length) }
+    }
+
     fn noting<T, E>(&mut self, result: Result<T, E>) -> Result<T, E> {
         self.failed |= result.is_err();
         result
@@ -230,20 +311,30 @@ impl SqliteLog {
 impl Durable for SqliteLog {
     fn append(&mut self, events: &[Arc<Event>]) -> Result<(), DurableError> {
         let Some(last) = events.last() else { return Ok(()) };
-        let kept = self.append_rows(events).map_err(DurableError::doing("writing to the database"));
-        self.noting(kept)?;
+        self.require_in_place()?;
+        self.with_reserve("writing to the database", |log| log.append_rows(events))?;
         let noted = self.mark.set(last.revision).map_err(DurableError::doing("noting what is acknowledged"));
         self.noting(noted)
     }
 
     fn compact(&mut self, plan: &Compaction) -> Result<(), DurableError> {
-        let removed = self.remove_rows(plan).map_err(DurableError::doing("removing old rows from the database"));
-        self.noting(removed)
+        self.with_reserve("removing old rows from the database", |log| log.remove_rows(plan))
     }
 
     fn settle(&mut self) -> Result<(), DurableError> {
+        self.require_in_place()?;
         let synced = self.mark.sync().map_err(DurableError::doing("syncing the note of what is acknowledged"));
         self.noting(synced)
+    }
+
+    fn space(&mut self) -> StoreSpace {
+        let (was, database) = (self.room.is_low(), self.database_bytes());
+        let space = self.room.look(database);
+        if !was && space != StoreSpace::Enough {
+            // The database takes its blocks while there are any. If it cannot, the next commit tries again.
+            let _ = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()));
+        }
+        space
     }
 }
 

@@ -39,6 +39,11 @@ impl Place {
         self.dir.join("acknowledged")
     }
 
+    /// Blocks that are given up when the disk is full.
+    pub(super) fn reserve(&self) -> PathBuf {
+        self.dir.join("reserve")
+    }
+
     pub(super) fn lock(&self) -> PathBuf {
         self.dir.join("lock")
     }
@@ -94,8 +99,11 @@ impl DirLock {
         let (path, io) = (place.lock(), |source| OpenError::Io { path: place.lock(), source });
         let mut file = options.open(&path).map_err(io)?;
         Self::flock(&mut file, place)?;
-        Self::sign(&mut file).map_err(io)?;
-        Ok(Self { file })
+        match Self::sign(&mut file) {
+            // Only a message would name this process; a full disk keeps nobody from starting.
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(io(error)),
+            Ok(()) | Err(_) => Ok(Self { file }),
+        }
     }
 
     /// For a source that is only read: a copy of a store has no lock and needs none.
