@@ -160,7 +160,7 @@ fn a_volume_that_is_not_well_and_a_machine_in_trouble_say_what_explain_says() {
     ] {
         let mut marked = bound_claim();
         let conditions = json!({"status": {"conditions": [{"type": kind, "status": "True", "message": said}]}});
-        marked.status = claim(conditions).status;
+        marked.status.abnormal = claim(conditions).status.abnormal;
         let pods = vec![pod("web", NODE, json!("True"))];
         let picture = picture(vec![marked.clone()], vec![its_volume()], pods, vec![attachment(NODE, true)]);
         let way = drawn(&picture);

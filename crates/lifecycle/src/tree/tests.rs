@@ -172,7 +172,7 @@ fn a_volume_that_lost_writes_and_a_lost_machine_are_marked_once() {
     let mut picture = cluster();
     let mut marked = claim("shop", "ready", "v-ready");
     let condition = json!({"type": kind, "status": "True", "message": said});
-    marked.status = claim_status(json!({"conditions": [condition]}));
+    marked.status.abnormal = claim_status(json!({"conditions": [condition]})).abnormal;
     picture.claims = seen(vec![marked, claim("shop", "burning", "v-burning")]);
     picture.pods = seen(vec![
         pod("web-0", "ready", "node-1", Some(("True", ""))),

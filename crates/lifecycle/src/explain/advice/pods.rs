@@ -142,11 +142,14 @@ pub(in crate::explain) fn node(because: &Node, node: &str) -> Advice {
 /// About what a pod's node says, or does not.
 pub(super) fn agent(finding: &Finding) -> Advice {
     match finding {
-        Finding::AgentSays { node, message } => messages::mounting(message).unwrap_or_else(|| {
-            vec![format!(
-                "The log of the agent (kubelet, or `orlop node`) and of the driver on node {node:?} says more."
-            )]
-        }),
+        Finding::AgentSays { node, message } => {
+            let known = super::volumes::trouble(message, Some(&**node)).or_else(|| messages::mounting(message));
+            known.unwrap_or_else(|| {
+                vec![format!(
+                    "The log of the agent (kubelet, or `orlop node`) and of the driver on node {node:?} says more."
+                )]
+            })
+        }
         Finding::AgentSilent { node } => {
             vec![format!("See that kubelet or `orlop node` runs on node {node:?} and reaches the API server.")]
         }
