@@ -1,14 +1,107 @@
 //! What operators and older clients need: compressed answers, OpenAPI v2, numbers, and a log of who did what.
 
 use std::io::Read as _;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use crate::support::Server;
 use apiserver::audit::AuditLog;
 use apiserver::auth::User;
+use apiserver::store::{Compaction, Durable, DurableError, Event, MemoryDisk, Options, Store};
+use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+/// A record that can be made to fail.
+#[derive(Debug)]
+struct FailingDisk {
+    record: MemoryDisk,
+    fails: Arc<AtomicBool>,
+}
+
+impl Durable for FailingDisk {
+    fn append(&mut self, events: &[Arc<Event>]) -> Result<(), DurableError> {
+        match self.fails.load(Ordering::SeqCst) {
+            true => Err(DurableError::doing("syncing")(std::io::Error::from_raw_os_error(5))),
+            false => self.record.append(events),
+        }
+    }
+
+    fn compact(&mut self, plan: &Compaction) -> Result<(), DurableError> {
+        self.record.compact(plan)
+    }
+
+    fn settle(&mut self) -> Result<(), DurableError> {
+        self.record.settle()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_says_that_the_store_has_stopped_from_the_first_write_that_failed() {
+    let (disk, fails) = (MemoryDisk::default(), Arc::new(AtomicBool::new(false)));
+    let durable = FailingDisk { record: disk.clone(), fails: Arc::clone(&fails) };
+    let server = Server::over(Store::inline(disk.image(), Box::new(durable), Options::default())).await;
+    let asked = &server;
+    let health = async move |path: &'static str| {
+        let response = asked.raw(Request::get(path)).await;
+        (response.status().as_u16(), String::from_utf8(bytes(response).await).expect("it is text"))
+    };
+    assert_eq!(health("/livez").await.0, 200);
+    fails.store(true, Ordering::SeqCst);
+    let map = json!({"metadata": {"name": "a"}});
+    assert_eq!(server.call("POST", MAPS, Some(&map)).await.code, 500);
+    // Nothing else runs here that could have noticed.
+    for path in ["/livez", "/readyz", "/healthz"] {
+        let (code, text) = health(path).await;
+        assert!(code == 500 && text.contains("[-]store failed"), "{path}: {code} {text}");
+    }
+}
+
+/// Counts how much of a body was asked for.
+struct CountedBody {
+    left: usize,
+    read: Arc<AtomicUsize>,
+}
+
+impl http_body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, std::io::Error>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= 1;
+        self.read.fetch_add(PIECE, Ordering::SeqCst);
+        Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(&[b'x'; PIECE])))))
+    }
+}
+
+const PIECE: usize = 64 << 10;
+
+/// A client that is still sending when the connection is closed never reads its answer: the kernel resets it.
+#[tokio::test(start_paused = true)]
+async fn the_body_of_a_refused_request_is_read_within_bounds() {
+    let server = Server::start().await;
+    let stranger = server.api.service().from_address(std::net::Ipv4Addr::LOCALHOST.into());
+    // A body that ends, and one that is as long as somebody likes.
+    for (pieces, expected) in [(48, 48 * PIECE), (usize::MAX, 4 << 20)] {
+        let read = Arc::new(AtomicUsize::new(0));
+        let body = CountedBody { left: pieces, read: Arc::clone(&read) };
+        let request =
+            Request::post(MAPS).header("authorization", "Bearer wrong").body(body).expect("it is well formed");
+        let response = stranger.clone().oneshot(request).await.expect("the service does not fail");
+        assert_eq!(response.status().as_u16(), 401);
+        assert_eq!(read.load(Ordering::SeqCst), expected);
+    }
+}
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

@@ -1,9 +1,11 @@
 //! What the store promises, on both of its records.
 
 mod backup;
+mod clock;
 mod copies;
 mod crash;
 mod damage;
+mod full;
 mod group;
 mod model;
 mod power;
