@@ -123,6 +123,8 @@ impl Recording<'_> {
             "unlinkat" => self.removed(call.arguments[1]),
             "write" if Self::number(call, 0) == 1 => self.said(&bytes(call.arguments[1])),
             "pwrite64" | "write" | "lseek" | "fsync" | "fdatasync" | "ftruncate" => self.on_open_file(call),
+            // Blocks without content: for the reserve, which nobody reads, and behind the end of the write-ahead file.
+            "fallocate" => {}
             "mkdir" => self.made_directory(call.arguments[0]),
             "mkdirat" => self.made_directory(call.arguments[1]),
             _ => {
