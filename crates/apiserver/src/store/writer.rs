@@ -98,9 +98,7 @@ impl Writer {
         let aged = self.ages.aged(now, newest, self.history.min_age_millis);
         let (history, aged) = match self.growth {
             GrowthLimit::Unlimited => (self.history, aged),
-            GrowthLimit::Small { .. } => {
-                (History { min_events: self.history.min_events.min(EVENTS_WHEN_LOW), ..self.history }, newest)
-            }
+            GrowthLimit::Small { .. } => (History { min_events: EVENTS_WHEN_LOW, ..self.history }, newest),
         };
         let plan = self.view.read().plan_compaction(&history, aged, ROWS_PER_TICK);
         let mut forgotten_rows = 0;

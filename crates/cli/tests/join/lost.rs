@@ -45,21 +45,7 @@ async fn lost(site: &Site) {
 
     // Nobody hears of it again, and nothing on it is put in order.
     drop(agent);
-    until("the machine is lost", async || {
-        let node = get(&api, &format!("/api/v1/nodes/{THIRD}")).await?;
-        let said = condition(&node);
-        let lost = said["status"] == "Unknown" && said["reason"] == "NodeStatusUnknown";
-        (lost && taints(&node) == [("unreachable", "NoExecute"), ("unreachable", "NoSchedule")]).then_some(())
-    })
-    .await;
-    assert_eq!(shown(&api, THIRD).await, "NotReady");
-    let events = get(&api, "/api/v1/events").await.unwrap();
-    let told = |event: &Value| event["reason"] == "NodeNotReady" && event["involvedObject"]["name"] == THIRD;
-    assert!(events["items"].as_array().unwrap().iter().any(told), "{events}");
-    until("the others are well", async || {
-        (shown(&api, &first).await == "Ready" && shown(&api, SECOND).await == "Ready").then_some(())
-    })
-    .await;
+    third_is_lost(&api, &first).await;
 
     // It is silent: that alone takes nothing away.
     delete(&api, &format!("{PODS}/three")).await;
@@ -68,18 +54,7 @@ async fn lost(site: &Site) {
     assert!(pod["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(attachments_of(&api, &volume).await, 1, "nobody detaches without evidence");
 
-    // kubectl taint node third node.kubernetes.io/out-of-service=gone:NoExecute
-    until("the taint is on it", async || {
-        let path = format!("/api/v1/nodes/{THIRD}");
-        let mut node = get(&api, &path).await?;
-        let out = json!({"key": taint::OUT_OF_SERVICE.text(), "value": "gone", "effect": "NoExecute"});
-        node["spec"]["taints"].as_array_mut()?.push(out);
-        // A conflict is tried again, as kubectl does.
-        let (code, answer) = ask(&api, ("PUT", &path), Some(&node)).await.unwrap();
-        assert!(code == 200 || code == 409, "{code} {answer}");
-        (code == 200).then_some(())
-    })
-    .await;
+    take_third_out_of_service(&api).await;
     gone(&api, &format!("{PODS}/three")).await;
     gone(&api, &format!("{CLAIMS}/three")).await;
     until("its volume is detached", async || (attachments_of(&api, &volume).await == 0).then_some(())).await;
@@ -109,6 +84,40 @@ async fn lost(site: &Site) {
     let disk = third.data.clone();
     drop(third);
     until("the kernel lets go of its disk", async || loops_below(&disk).is_empty().then_some(())).await;
+}
+
+/// Waits until the third machine, and no other, is shown as lost.
+async fn third_is_lost(api: &kube::Client, first: &str) {
+    until("the machine is lost", async || {
+        let node = get(api, &format!("/api/v1/nodes/{THIRD}")).await?;
+        let said = condition(&node);
+        let lost = said["status"] == "Unknown" && said["reason"] == "NodeStatusUnknown";
+        (lost && taints(&node) == [("unreachable", "NoExecute"), ("unreachable", "NoSchedule")]).then_some(())
+    })
+    .await;
+    assert_eq!(shown(api, THIRD).await, "NotReady");
+    let events = get(api, "/api/v1/events").await.unwrap();
+    let told = |event: &Value| event["reason"] == "NodeNotReady" && event["involvedObject"]["name"] == THIRD;
+    assert!(events["items"].as_array().unwrap().iter().any(told), "{events}");
+    until("the others are well", async || {
+        (shown(api, first).await == "Ready" && shown(api, SECOND).await == "Ready").then_some(())
+    })
+    .await;
+}
+
+/// `kubectl taint node third node.kubernetes.io/out-of-service=gone:NoExecute`
+async fn take_third_out_of_service(api: &kube::Client) {
+    until("the taint is on it", async || {
+        let path = format!("/api/v1/nodes/{THIRD}");
+        let mut node = get(api, &path).await?;
+        let out = json!({"key": taint::OUT_OF_SERVICE.text(), "value": "gone", "effect": "NoExecute"});
+        node["spec"]["taints"].as_array_mut()?.push(out);
+        // A conflict is tried again, as kubectl does.
+        let (code, answer) = ask(api, ("PUT", &path), Some(&node)).await.unwrap();
+        assert!(code == 200 || code == 409, "{code} {answer}");
+        (code == 200).then_some(())
+    })
+    .await;
 }
 
 fn condition(node: &Value) -> Value {

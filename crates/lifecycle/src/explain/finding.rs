@@ -279,12 +279,7 @@ impl fmt::Display for Finding {
             Self::TopologyExcludes { class, node: None } => {
                 write!(f, "no node is where the allowedTopologies of class {class:?} allow a volume")
             }
-            Self::NoRoom { class, asked, largest: Some(largest) } => {
-                write!(f, "class {class:?} has no room for {asked}: the largest volume that fits anywhere is {largest}")
-            }
-            Self::NoRoom { class, asked, largest: None } => {
-                write!(f, "class {class:?} has no room for {asked}: no capacity was published for it")
-            }
+            Self::NoRoom { class, asked, largest } => no_room(f, (class, asked), largest.as_ref()),
             Self::Source { kind, name, problem } => write!(f, "the content comes from {kind} {name:?}, {problem}"),
             Self::Growing { asked, has, growth } => grows(f, (asked, has), *growth),
             Self::FinalizersLeft { finalizers } => write!(f, "the object is kept by {}", finalizers.join(", ")),
@@ -299,14 +294,26 @@ impl fmt::Display for Finding {
             Self::PodNodeGone { node } => write!(f, "its node {node:?} does not exist any more"),
             Self::PodNodeNotReady { node } => write!(f, "its node {node:?} is not ready, so that nobody works there"),
             Self::VolumeAbnormal { volume, message, .. } => abnormal(f, volume, message),
-            Self::NodeLost { node, seconds: Some(seconds) } => {
-                write!(f, "machine {node:?} is lost: nothing was heard of it for {}", Age(*seconds))
-            }
-            Self::NodeLost { node, seconds: None } => write!(f, "machine {node:?} is lost: nothing is heard of it"),
+            Self::NodeLost { node, seconds } => lost_machine(f, node, *seconds),
             Self::NodeNameInUse { node, message } => {
                 write!(f, "two machines use the node name {node:?}: {}", name_holder(message))
             }
         }
+    }
+}
+
+fn no_room(f: &mut fmt::Formatter<'_>, (class, asked): (&str, &Amount), largest: Option<&Amount>) -> fmt::Result {
+    write!(f, "class {class:?} has no room for {asked}: ")?;
+    match largest {
+        Some(largest) => write!(f, "the largest volume that fits anywhere is {largest}"),
+        None => f.write_str("no capacity was published for it"),
+    }
+}
+
+fn lost_machine(f: &mut fmt::Formatter<'_>, node: &str, seconds: Option<i64>) -> fmt::Result {
+    match seconds {
+        Some(seconds) => write!(f, "machine {node:?} is lost: nothing was heard of it for {}", Age(seconds)),
+        None => write!(f, "machine {node:?} is lost: nothing is heard of it"),
     }
 }
 
