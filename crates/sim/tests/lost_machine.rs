@@ -13,7 +13,7 @@ use futures_util::future::join;
 use lifecycle::attach::{attachment_name, unique_name};
 use runtime::{Client, Patch, Stop};
 use serde_json::{Value, json};
-use sim::faults::{Action, Ask, Fair, Fate, Fates, Once, Refusal, Verdict};
+use sim::faults::{Action, Ask, Fair, Fate, Fates, Verdict};
 use sim::{Ended, Process, Seed, Setup, World, simulate};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -267,12 +267,6 @@ async fn dies_for_good(site: &Site) {
 #[test]
 fn a_machine_that_dies_is_lost_and_two_commands_release_what_it_had() {
     play(Fair, dies_for_good);
-}
-
-#[test]
-fn the_same_at_every_fault() {
-    let fates = [Fate::CrashBefore, Fate::CrashAfter, Fate::AnswerLost, Fate::Refused(Refusal::Conflict)];
-    Once::at_every_request(&fates, |once| play(once, dies_for_good));
 }
 
 #[test]

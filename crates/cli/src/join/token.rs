@@ -28,7 +28,7 @@ use crate::process::{self, connect};
 /// How long an expired token is remembered, so that who uses it hears that it has expired.
 const REMEMBERED: i64 = 24 * 60 * 60;
 
-/// Make, list and delete the tokens with which other machines join, and revoke machines that joined.
+/// Make, list and delete join tokens for other machines, and revoke machines.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

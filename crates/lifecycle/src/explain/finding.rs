@@ -295,9 +295,7 @@ impl fmt::Display for Finding {
             Self::PodNodeNotReady { node } => write!(f, "its node {node:?} is not ready, so that nobody works there"),
             Self::VolumeAbnormal { volume, message, .. } => abnormal(f, volume, message),
             Self::NodeLost { node, seconds } => lost_machine(f, node, *seconds),
-            Self::NodeNameInUse { node, message } => {
-                write!(f, "two machines use the node name {node:?}: {}", name_holder(message))
-            }
+            Self::NodeNameInUse { node, message } => name_in_use(f, node, message),
         }
     }
 }
@@ -308,6 +306,10 @@ fn no_room(f: &mut fmt::Formatter<'_>, (class, asked): (&str, &Amount), largest:
         Some(largest) => write!(f, "the largest volume that fits anywhere is {largest}"),
         None => f.write_str("no capacity was published for it"),
     }
+}
+
+fn name_in_use(f: &mut fmt::Formatter<'_>, node: &str, message: &str) -> fmt::Result {
+    write!(f, "two machines use the node name {node:?}: {}", name_holder(message))
 }
 
 fn lost_machine(f: &mut fmt::Formatter<'_>, node: &str, seconds: Option<i64>) -> fmt::Result {

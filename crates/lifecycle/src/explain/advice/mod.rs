@@ -385,13 +385,7 @@ impl Finding {
             Self::ProvisionerRuns { name } => {
                 vec![format!("If this lasts, the log of the provisioner of {name:?} says more.")]
             }
-            Self::CallFailed { message, .. } if TroubleKind::within(message).is_some() => {
-                volumes::trouble(message, None).unwrap_or_default()
-            }
-            Self::CallFailed { code: Code::None, message, .. } => {
-                messages::provisioning(message).unwrap_or_else(|| say([by_code(Code::None)]))
-            }
-            Self::CallFailed { code, .. } => say([by_code(*code)]),
+            Self::CallFailed { code, message, .. } => failed_call(*code, message),
             Self::Growing { growth, has, .. } => grow(*growth, has.text()),
             Self::NodeGone { .. } => vec![
                 "Make the claim's pod anew: the scheduler chooses another node.".to_owned(),
@@ -428,6 +422,14 @@ impl Finding {
             ]),
         }
     }
+}
+
+fn failed_call(code: Code, message: &str) -> Advice {
+    if TroubleKind::within(message).is_some() {
+        return volumes::trouble(message, None).unwrap_or_default();
+    }
+    let known = if code == Code::None { messages::provisioning(message) } else { None };
+    known.unwrap_or_else(|| say([by_code(code)]))
 }
 
 impl PodTrouble {
