@@ -1,5 +1,5 @@
 //! The node authorizer and NodeRestriction beside kube-apiserver's: each row is a case, the answer of kube-apiserver 1.36
-//! as its own tables and `tests/differential/11-nodes.txt` have it, and ours.
+//! as its own tables have it, and ours.
 
 use apiserver::auth::User;
 use serde_json::{Value, json};
