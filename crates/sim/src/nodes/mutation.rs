@@ -64,9 +64,8 @@ pub enum Mutation {
 
 impl Mutation {
     /// All that are wrong.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 16] = [
         Self::DeleteStaged,
-        Self::TrustClock,
         Self::DetachStaged,
         Self::TwoNodes,
         Self::UnstageEarly,
