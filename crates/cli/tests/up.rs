@@ -133,6 +133,8 @@ async fn a_machine_mounts_a_claim_like_a_pod_keeps_it_from_going_and_gives_it_ba
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}});
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
     assert_eq!(ask(&api, ("POST", claims), Some(&claim)).await.unwrap().0, 201);
+    // `orlop mount` refuses to mount for a node that does not exist, and the agent makes its Node after the API is ready.
+    while ask(&api, ("GET", "/api/v1/nodes"), None).await.unwrap().1["items"].as_array().is_none_or(Vec::is_empty) {}
 
     let (done, said) = orlop(&kubeconfig, &["mount", "default/data", path]);
     assert!(done, "{said}");
