@@ -46,7 +46,7 @@ pub struct ClaimStatus {
     pub abnormal: Option<Box<AbnormalVolume>>,
 }
 
-/// What a driver says of a volume that is not well.
+/// A driver's report of a volume in trouble.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AbnormalVolume {
     /// The driver's words.

@@ -85,7 +85,7 @@ pub(crate) struct UnnotedLoss {
 }
 
 impl UnnotedLoss {
-    /// What the condition of the volume says until the mark can be written.
+    /// The volume's condition until the mark can be written.
     pub(crate) fn sentence(self) -> String {
         format!(
             "{CONDITION_PREFIX} {} failed ({}), and that cannot be noted beside the volume while its pool is full. Free space in \

@@ -158,7 +158,7 @@ pub(crate) fn names_secret(volume: &Value) -> bool {
     controllers || !volume_secrets(volume).is_empty()
 }
 
-/// What a pod names of the API, in words, or that it cannot be told.
+/// The kind of API object that a pod refers to, or that it cannot be determined.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PodReference {
     Named(&'static str),

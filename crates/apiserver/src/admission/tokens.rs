@@ -13,7 +13,7 @@ use crate::status::{ApiError, Resource};
 /// The longest time for which a node gets a token. It renews the tokens of its pods at least once a day.
 const NODE_TOKEN_SECONDS: i64 = 48 * 60 * 60;
 
-/// The terms on which somebody gets a token.
+/// The terms of a token request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenTerms {
     /// As long as it is asked for.

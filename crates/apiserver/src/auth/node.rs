@@ -25,7 +25,7 @@ const OWN: &[&str] = &["get", "create", "update", "patch", "delete"];
 const CHANGE: &[&str] = &["update", "patch"];
 const NODE_FIELD: &str = "spec.nodeName";
 
-/// What every node may do alike: group, resource with subresource, verbs.
+/// Rights that every node has: group, resource with subresource, verbs.
 const RULES: &[(&str, &str, &[&str])] = &[
     ("", "endpoints", &["get"]),
     ("", "events", &["create", "patch", "update"]),

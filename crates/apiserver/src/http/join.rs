@@ -97,7 +97,7 @@ pub(super) fn is_revoked(core: &Core, key: &str) -> bool {
     kind("configmaps").is_ok_and(|(resource, _)| core.find(resource, Some(TOKEN_NAMESPACE), &name).is_some())
 }
 
-/// What the machine of a revoked key can do.
+/// The requests that the machine of a revoked key can still make.
 pub(super) fn revoked_message(node: &str) -> String {
     format!(
         "the key of the machine {node:?} was revoked: to let it in again, remove the folder `machine` of its data \

@@ -148,7 +148,7 @@ impl Monitor {
         asked.buffered(AT_ONCE).collect().await
     }
 
-    /// What the driver says of all its volumes, by handle.
+    /// The conditions that the driver reports for all its volumes, by handle.
     async fn list(&self) -> Result<BTreeMap<String, DriverWord>, String> {
         let (mut words, mut tokens, mut starting_token) = (BTreeMap::new(), BTreeSet::new(), String::new());
         loop {

@@ -1,4 +1,4 @@
-//! What this process saw, and when by its own clock.
+//! Observations of this process, with times by its own clock.
 //!
 //! Tokio's clock stands still while this machine is suspended: no machine could report to it then, and that time does not
 //! count against them.

@@ -244,7 +244,7 @@ impl Core {
         }
     }
 
-    /// What the condition of this volume says of lost writes; `None` if it lost none.
+    /// The condition of this volume if it lost writes; `None` if it lost none.
     pub(crate) fn loss_condition(&self, found: &Found<'_>, id: &str) -> Option<String> {
         let marked = loss::condition(&found.object, id, &found.pool.root);
         marked.or_else(|| self.unnoted_loss(found).map(UnnotedLoss::sentence))

@@ -1,4 +1,4 @@
-//! What is wrong with a volume that a claim has, and with the machine that it is on.
+//! Problems of a claim's volume and of the machine that has it.
 //!
 //! Who says it, in this order: the claim's condition, which a sidecar of ours keeps; the condition of a pod that uses the
 //! volume, which an agent of ours keeps; events of kubelet and of external-health-monitor, which are news and soon old.
@@ -16,7 +16,7 @@ const LATELY: i64 = 10 * 60;
 /// Where nodes' leases are.
 const NODE_LEASES: &str = "kube-node-lease";
 
-/// What is known to be wrong with a volume, and who says it.
+/// A known problem of a volume, with its source.
 struct Trouble {
     message: Box<str>,
     evidence: String,
@@ -146,7 +146,7 @@ fn of_claim(picture: &Picture, claim: &Claim, volume: &str) -> Option<Trouble> {
     })
 }
 
-/// What the agent of a pod says of one of its volumes.
+/// The report of a pod's agent about one of its volumes.
 fn of_pod(picture: &Picture, pod: &Pod, volume: &PodVolume) -> Option<Trouble> {
     let said = pod.volumes_ready.as_deref()?;
     let words = words_about(pod, volume, &said.message)?;

@@ -18,7 +18,7 @@ pub const ABNORMAL_EVENT: &str = "VolumeConditionAbnormal";
 pub const NORMAL_EVENT: &str = "VolumeConditionNormal";
 /// The reason in the pod's condition VolumesReady, whose status stays True: the volumes are mounted.
 pub const ABNORMAL_REASON: &str = "VolumeAbnormal";
-/// What is said when a volume is well again.
+/// The message of a volume that has recovered.
 pub const WELL_AGAIN: &str = "The volume is well again";
 
 /// The first words of the local driver's conditions and refusals.
@@ -100,7 +100,7 @@ pub fn known_words(text: &str) -> Option<&str> {
     places.min().and_then(|at| text.get(at..))
 }
 
-/// What came of asking a driver about a volume.
+/// A driver's answer about the condition of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DriverWord {
     Normal,

@@ -39,7 +39,7 @@ impl ConditionTaint {
     }
 }
 
-/// What one process knows of a node.
+/// The facts that one process has about a node.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeHealth<'a> {
     pub node: &'a Node,

@@ -11,7 +11,7 @@ use crate::attach::node::Freshness;
 use crate::decision::{Decision, Lookup, Notice, Reason, Standing};
 use crate::schedule::tolerates;
 
-/// What one process knows of a pod and its node.
+/// The facts that one process has about a pod and its node.
 #[derive(Debug, Clone, Copy)]
 pub struct PodHealth<'a> {
     pub pod: &'a Pod,

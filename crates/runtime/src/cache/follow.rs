@@ -72,7 +72,7 @@ struct Follower<'a, T: Object> {
     /// Watches in a row that ended before they had lived for long, and lists in a row that were made again.
     early_ends: u32,
     relists: u32,
-    /// What was logged last, so that a failure that lasts is logged once.
+    /// The last logged message, so that a lasting failure is logged once.
     logged: String,
     old_lists: u32,
 }

@@ -36,7 +36,7 @@ tokio::task_local! {
     static PASS: RefCell<PassWrites>;
 }
 
-/// What became of the writes of one pass.
+/// The outcome of the writes of one pass.
 #[derive(Debug, Default)]
 struct PassWrites {
     failed: BTreeMap<(&'static str, Key), u32>,

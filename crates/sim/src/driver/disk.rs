@@ -37,7 +37,7 @@ pub(crate) enum Writeback {
     Fails,
 }
 
-/// What a sync says.
+/// The outcome of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyncAnswer {
     Written,

@@ -108,7 +108,7 @@ pub(super) fn open(dir: &Path, checkpoint_pages: u32) -> Result<(Image, SqliteLo
     Ok((examined.image, log))
 }
 
-/// What the write-ahead file holds before it is moved into the database, with one large batch behind it.
+/// Size of the write-ahead file before it is moved into the database, with one large batch behind it.
 fn write_ahead_bytes(checkpoint_pages: u32) -> u64 {
     u64::from(checkpoint_pages) * u64::from(PAGE_BYTES) + (4 << 20)
 }
@@ -201,7 +201,7 @@ fn prepare_for_writing(db: &Connection, checkpoint_pages: u32, place: &Place) ->
     // are about to see it, so it is made durable first: this syncs the write-ahead file, moves all of it into the
     // database and syncs that.
     match checkpoint(db) {
-        // What cannot be moved for want of space stays in the write-ahead file, and is synced there.
+        // Pages that cannot be moved for lack of space stay in the write-ahead file and are synced there.
         Err(error) if is_disk_full(&error) => {
             let path = place.write_ahead();
             let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());

@@ -1,4 +1,4 @@
-//! What a person can do about a volume that is not well, and about a machine that is lost or cloned.
+//! Advice for a volume in trouble, and for a lost or cloned machine.
 
 use api::keys::taint;
 
