@@ -8,6 +8,7 @@ mod rig;
 
 mod join {
     mod cut;
+    mod lost;
     mod member;
     #[path = "../claims/program.rs"]
     #[allow(dead_code, reason = "the tests of claims use the rest")]

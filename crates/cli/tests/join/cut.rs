@@ -112,7 +112,7 @@ async fn only_on(api: &kube::Client, volume: &str, node: &str) {
     assert_eq!(values, [&serde_json::json!([node])], "{terms}");
 }
 
-async fn attachments_of(api: &kube::Client, volume: &str) -> usize {
+pub(super) async fn attachments_of(api: &kube::Client, volume: &str) -> usize {
     let list = get(api, "/apis/storage.k8s.io/v1/volumeattachments").await.unwrap();
     let of = |item: &&Value| item["spec"]["source"]["persistentVolumeName"] == volume;
     list["items"].as_array().unwrap().iter().filter(of).count()
@@ -123,7 +123,7 @@ fn entries(folder: &Path) -> usize {
 }
 
 /// Loop devices on files below a folder, also on those that are deleted.
-fn loops_below(folder: &Path) -> Vec<String> {
+pub(super) fn loops_below(folder: &Path) -> Vec<String> {
     let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
     let backing = devices.filter_map(|device| std::fs::read_to_string(device.path().join("loop/backing_file")).ok());
     backing.map(|file| file.trim().to_owned()).filter(|file| Path::new(file).starts_with(folder)).collect()

@@ -173,11 +173,30 @@ impl Site {
         run(self.server.command("ip").args(["link", "set", "cable", state]));
     }
 
+    /// A third machine with a cable of its own to the server, named `name` at that end.
+    pub(super) fn third(&self, name: &str) -> Machine {
+        let machine = Machine::new(self.scratch.dir(name));
+        let ids = [&self.server, &machine].map(|machine| machine.keeper.id().to_string());
+        let pair =
+            ["link", "add", "name", name, "netns", &ids[0], "type", "veth", "peer", "name", "cable", "netns", &ids[1]];
+        run(Command::new("ip").args(pair));
+        for (machine, address, device) in [(&self.server, "10.99.1.1/24", name), (&machine, "10.99.1.2/24", "cable")] {
+            run(machine.command("ip").args(["addr", "add", address, "dev", device]));
+            run(machine.command("ip").args(["link", "set", device, "up"]));
+        }
+        run(machine.command("ip").args(["route", "add", "10.99.0.1/32", "via", "10.99.1.1"]));
+        machine
+    }
+
     /// `orlop up`, once it is ready, and a client for its API.
     pub(super) async fn up(&self) -> (Program, kube::Client) {
+        self.up_with(&[]).await
+    }
+
+    pub(super) async fn up_with(&self, words: &[&str]) -> (Program, kube::Client) {
         let mut command =
             self.server.orlop(&["up", "--listen", API, "--page", "off", "--serve-machines", SERVER, "--data"]);
-        command.arg(&self.server.data);
+        command.arg(&self.server.data).args(words);
         let (program, _) = self.start("up", command, "ready address=").await;
         (program, client(&self.server.data.join("kubeconfig"), API).await)
     }

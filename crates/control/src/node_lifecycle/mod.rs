@@ -11,6 +11,7 @@
 //! 3. Every write names the revision or the uid that it was decided about.
 //! 4. Nothing polls: renewals, nodes and pods wake whom they concern, and what is due later waits in its queue.
 
+mod attachments;
 mod nodes;
 mod pods;
 mod times;
@@ -19,12 +20,13 @@ mod volumes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join3;
+use futures_util::future::join4;
 pub use lifecycle::node_lifecycle::volume::MachineDriver;
 use runtime::Stop;
 use runtime::queue::Backoff;
 
 use crate::{Context, Notices};
+use attachments::LostAttachments;
 use nodes::Nodes;
 use pods::Pods;
 use times::Absences;
@@ -42,7 +44,7 @@ pub struct Options {
     /// For how long a node's lease may stay unchanged, and for how long a node that was deleted may come back before what it
     /// had is ended: `--node-monitor-grace-period`.
     pub grace: Duration,
-    /// Whose volumes are forgotten with their machines, if any driver's are.
+    /// The driver whose volumes and attachments are released with their machines, if there is one.
     pub driver: Option<MachineDriver>,
     /// How many nodes, pods and volumes are worked on at once, each.
     pub workers: usize,
@@ -60,14 +62,21 @@ pub struct NodeLifecycle {
     nodes: Nodes,
     pods: Pods,
     volumes: Option<Volumes>,
+    attachments: Option<LostAttachments>,
     absences: Arc<Absences>,
 }
 
 impl NodeLifecycle {
     pub fn new(context: &Context, options: &Options) -> Self {
         let absences = Arc::<Absences>::default();
-        let volumes = options.driver.as_ref().map(|driver| Volumes::new(context, options, driver, &absences));
-        Self { nodes: Nodes::new(context, options), pods: Pods::new(context, options, &absences), volumes, absences }
+        let driver = options.driver.as_ref();
+        Self {
+            nodes: Nodes::new(context, options),
+            pods: Pods::new(context, options, &absences),
+            volumes: driver.map(|driver| Volumes::new(context, options, driver, &absences)),
+            attachments: driver.map(|driver| LostAttachments::new(context, options, driver, &absences)),
+            absences,
+        }
     }
 
     /// Watches until `stop`.
@@ -79,7 +88,12 @@ impl NodeLifecycle {
                 volumes.run(stop).await;
             }
         };
-        join3(self.nodes.run(stop), self.pods.run(stop), volumes).await;
+        let attachments = async {
+            if let Some(attachments) = &self.attachments {
+                attachments.run(stop).await;
+            }
+        };
+        join4(self.nodes.run(stop), self.pods.run(stop), volumes, attachments).await;
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::keys::finalizer;
 use api::{Key, Node, Volume};
 use lifecycle::node_lifecycle::volume::{
     MachineDriver, VolumeHealth, VolumeLifecycleAction, VolumeLifecycleReason, awaits_deletion, decide,
+    machine_finalizers,
 };
 use lifecycle::{Lookup, Reason as _};
 use runtime::client::Error;
@@ -113,7 +113,7 @@ impl Volumes {
         Verdict::Again(BACKOFF.start)
     }
 
-    /// First the deletion, then the finalizer: a machine that comes back in between finds a volume that it has to delete.
+    /// First the deletion, then the finalizers: a machine that comes back in between finds a volume that it has to delete.
     async fn forget(&self, volume: &Volume, because: &VolumeLifecycleReason) -> Result<(), Error> {
         let key = &volume.meta.key;
         if !volume.meta.is_deleting() {
@@ -126,8 +126,9 @@ impl Volumes {
                 Err(error) => self.context.reconsider::<Volume>(key, error).await,
             };
         }
-        let others = volume.meta.finalizers.iter().map(|held| held.as_str());
-        let others: Vec<&str> = others.filter(|held| *held != finalizer::EXTERNAL_PROVISIONER.text()).collect();
+        let released: Vec<&str> = machine_finalizers(volume).collect();
+        let held = volume.meta.finalizers.iter().map(|held| held.as_str());
+        let others: Vec<&str> = held.filter(|held| !released.contains(held)).collect();
         let metadata = json!({"uid": volume.meta.uid.as_str(), "resourceVersion": volume.meta.revision.to_string(),
             "finalizers": others});
         match self.context.patch::<Volume>(key, &Patch::Merge(json!({"metadata": metadata}))).await {

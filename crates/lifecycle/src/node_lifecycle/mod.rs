@@ -1,4 +1,4 @@
-//! Machines that are not heard of any more: their Nodes, the pods on them, and the volumes on their disks.
+//! Machines that are not heard of any more: their Nodes, the pods on them, the volumes on their disks and their attachments.
 //!
 //! On a cluster kube-controller-manager decides this (node-lifecycle, taint-eviction and pod-garbage-collector controllers).
 //! Here it is decided for the embedded API, by the same rules, from what one process saw with its own clock.
@@ -10,6 +10,7 @@
 //!    node out of service while it is not ready.
 //! 3. If no other machine is heard of, the watcher's own connection is in doubt, and no pod is asked to end.
 
+pub mod attachment;
 pub mod node;
 pub mod pod;
 pub mod volume;

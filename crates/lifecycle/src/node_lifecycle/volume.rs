@@ -7,6 +7,7 @@ use api::keys::finalizer;
 use api::selector::Operator;
 use api::{Node, ReclaimPolicy, Source, Volume, VolumePhase};
 
+use crate::attacher::finalizer_of;
 use crate::decision::{Decision, Lookup, Notice, Reason, Standing};
 
 /// The driver that runs on every machine, each for the volumes of its own disk.
@@ -55,7 +56,8 @@ pub struct VolumeHealth<'a> {
 pub enum VolumeLifecycleAction {
     /// Ask the server for the Node, then decide again.
     ReadNode,
-    /// Delete the PersistentVolume, and then take off the finalizer that its provisioner put on it. The driver is not asked.
+    /// Delete the PersistentVolume, and then take off the finalizers that its provisioner and its attacher put on it. The
+    /// driver is not asked.
     Forget,
 }
 
@@ -95,11 +97,25 @@ pub fn decide(health: &VolumeHealth<'_>) -> VolumeDecision {
     }
 }
 
-/// Whether its provisioner would delete the volume: its claim is gone, and so is to be its data.
+/// Whether only the programs on its machine can end the volume now: its claim is gone and its data is to be deleted, or its
+/// object is being deleted and has their finalizers.
 pub fn awaits_deletion(volume: &Volume) -> bool {
     let released = matches!(volume.phase, VolumePhase::Released | VolumePhase::Failed);
-    let held = !volume.meta.is_deleting() || volume.meta.has_finalizer(finalizer::EXTERNAL_PROVISIONER);
-    released && held && volume.reclaim == ReclaimPolicy::Delete
+    match volume.meta.is_deleting() {
+        false => released && volume.reclaim == ReclaimPolicy::Delete,
+        // A person may delete a volume that its policy keeps.
+        true => volume.phase != VolumePhase::Bound && machine_finalizers(volume).next().is_some(),
+    }
+}
+
+/// The finalizers that only the programs on the volume's machine take off: its provisioner's and its attacher's.
+pub fn machine_finalizers(volume: &Volume) -> impl Iterator<Item = &str> {
+    let attacher = match &volume.source {
+        Source::Csi { driver, .. } => Some(finalizer_of(driver)),
+        _ => None,
+    };
+    let held = volume.meta.finalizers.iter().map(|held| held.as_str());
+    held.filter(move |held| *held == finalizer::EXTERNAL_PROVISIONER.text() || attacher.as_deref() == Some(*held))
 }
 
 impl fmt::Display for VolumeLifecycleReason {
@@ -217,7 +233,8 @@ mod tests {
                 None,
             ),
             ("half done", going(&[finalizer::EXTERNAL_PROVISIONER.text()]), Lookup::Absent, 99, forget),
-            ("others hold it", going(&["x/y"]), Lookup::Absent, 99, None),
+            ("its attacher is gone, too", going(&[&finalizer_of("d")]), Lookup::Absent, 99, forget),
+            ("others hold it", going(&["x/y", &finalizer_of("other")]), Lookup::Absent, 99, None),
         ] {
             let decided = decide(&VolumeHealth {
                 volume: &volume,

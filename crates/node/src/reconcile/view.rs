@@ -145,9 +145,11 @@ impl Agent {
         // One volume of a driver may come by another PersistentVolume, in another mode or under another name. All that is
         // here of it goes, from where it is, before anything of the other comes.
         wishes.retain(|wish| wish.what == what);
+        // A pod may have the volume under the name of a PersistentVolume that was replaced: it is unpublished by that name first.
+        let renamed = take_renamed(&mut wishes, entry.as_ref());
         let reported = world.reported.contains(id.as_str());
         let removal = if world.known { Removal::Allowed } else { Removal::NotYet };
-        let holders = holders(&world, entry.as_ref(), &wishes);
+        let holders = holders(&world, entry.as_ref(), &wishes, &renamed);
         drop(world);
         let now = Instant::now();
         let wanted = wishes.iter().map(|wish| self.wanted(wish, entry.as_ref(), now)).collect();
@@ -270,10 +272,26 @@ impl Agent {
     }
 }
 
-fn holders(world: &World, entry: Option<&Entry>, wishes: &[Arc<Wish>]) -> Vec<Holder> {
+/// Takes out the wishes of pods for which the volume may be published under another name than they wish it by now. A pod that
+/// is known to have the volume keeps it: only an uncertain publish would be repeated at another path.
+fn take_renamed(wishes: &mut Vec<Arc<Wish>>, entry: Option<&Entry>) -> Vec<Uid> {
+    let is_renamed = |wish: &Arc<Wish>| {
+        let held = entry.and_then(|entry| entry.pods.get(wish.pod.uid()));
+        held.is_some_and(|held| held.held != Held::Yes && held.spec != wish.spec)
+    };
+    let renamed = wishes.iter().filter(|wish| is_renamed(wish)).map(|wish| wish.pod.uid().clone()).collect();
+    wishes.retain(|wish| !is_renamed(wish));
+    renamed
+}
+
+fn holders(world: &World, entry: Option<&Entry>, wishes: &[Arc<Wish>], renamed: &[Uid]) -> Vec<Holder> {
     let wish = |pod: &Uid, held: &PodEntry| {
         if wishes.iter().any(|wish| wish.pod.uid() == pod) {
             return Want::Wanted;
+        }
+        if renamed.contains(pod) && held.told == Told::Maybe {
+            // Containers may use the mount that the pod was given.
+            return Want::Unclear;
         }
         match world.desired.pod(pod) {
             // A claim that is not there at the moment may be this volume's, and the pod may be at work with it.
