@@ -160,6 +160,8 @@ pub mod label {
     pub const INTENTS: Label = Label("orlop.dev/intents");
     /// Of several provisioners of one name, one per node: which one.
     pub const INTENTS_INSTANCE: Label = Label("orlop.dev/intents-instance");
+    /// On a Node that has the annotation of the same name, so that such nodes can be selected.
+    pub const RESTORED: Label = Label("orlop.dev/restored");
     /// On a pod that stands for a machine: `orlop mount` made it, for one path.
     pub const HOST_MOUNT: Label = Label("orlop.dev/host-mount");
 }

@@ -25,7 +25,7 @@ pub struct Component {
 
 impl Component {
     pub(crate) fn new(world: &World, name: &str, fates: Box<dyn Fates>) -> Self {
-        let line = Line::new(name, world.journal().clone(), fates);
+        let line = Line::new(name, world.journal().clone(), fates, world.refusals().clone());
         let groups = vec![SYSTEM_MASTERS.to_owned(), AUTHENTICATED.to_owned()];
         let user = User { name: name.to_owned(), groups, ..User::default() };
         let way = Faulty::new(line.clone(), world.service().as_user(user), world.api().store().clone());

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::{Offset, SteppedClock};
 use crate::component::Component;
-use crate::faults::Fates;
+use crate::faults::{Fates, RefusalRates};
 use crate::journal::Journal;
 use crate::random::{Random, Seed};
 
@@ -50,6 +50,7 @@ pub struct World {
     journal: Journal,
     disk: MemoryDisk,
     weather: Weather,
+    refusals: RefusalRates,
     /// How far the API server's wall clock is off.
     server_offset: Offset,
     background: JoinHandle<Result<(), CommitError>>,
@@ -104,7 +105,8 @@ impl World {
             async move { api.run().await }
         });
         let (journal, weather) = (Journal::start(), Weather::default());
-        Ok(Self { seed, api, clock, journal, disk, weather, server_offset, background })
+        let refusals = RefusalRates::default();
+        Ok(Self { seed, api, clock, journal, disk, weather, refusals, server_offset, background })
     }
 
     pub fn seed(&self) -> Seed {
@@ -142,6 +144,11 @@ impl World {
 
     pub(crate) fn weather(&self) -> Weather {
         self.weather.clone()
+    }
+
+    /// How often requests were repeated that were refused.
+    pub(crate) fn refusals(&self) -> &RefusalRates {
+        &self.refusals
     }
 
     pub(crate) fn server_offset(&self) -> &Offset {

@@ -11,9 +11,10 @@
 //! | Node `status.volumesInUse` | stays | it keeps the volume from being detached |
 //!
 //! Both kinds get the annotation [`annotation::RESTORED`]. On an attachment it says that "not attached" is not known; on a
-//! Node it stays until the node's agent has said what it uses.
+//! Node it stays until the node's agent has said what it uses, with a label of the same name, by which a provisioner finds such
+//! nodes before it deletes a volume.
 
-use api::keys::annotation;
+use api::keys::{annotation, label};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -46,6 +47,11 @@ fn forget_attachment(attachment: &mut Map<String, Value>) {
 }
 
 fn forget_attached(node: &mut Map<String, Value>) {
+    change_member(node, "metadata", |metadata| {
+        change_member(metadata, "labels", |labels| {
+            labels.insert(label::RESTORED.text().to_owned(), "true".into());
+        });
+    });
     change_member(node, "status", |status| drop(status.remove("volumesAttached")));
 }
 
@@ -95,6 +101,7 @@ mod tests {
         let copy = copied("nodes", &json!({"metadata": {"name": "one"}, "status": status})).unwrap();
         assert_eq!(copy["status"], json!({"volumesInUse": ["v"], "phase": "x"}));
         assert_eq!(copy["metadata"]["annotations"], json!({"orlop.dev/restored": "7"}));
+        assert_eq!(copy["metadata"]["labels"], json!({"orlop.dev/restored": "true"}));
     }
 
     #[test]

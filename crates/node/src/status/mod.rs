@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::keys::annotation;
+use api::keys::{annotation, label};
 use api::{Attachment, Key, Kind, Node};
 use lifecycle::attach::attachment_name;
 use lifecycle::node::{Held, Origin};
@@ -125,7 +125,11 @@ impl Agent {
             }
         }
         let patch = Patch::Merge(json!({
-            "metadata": {"uid": node.meta.uid.as_str(), "annotations": {annotation::RESTORED.text(): null}},
+            "metadata": {
+                "uid": node.meta.uid.as_str(),
+                "annotations": {annotation::RESTORED.text(): null},
+                "labels": {label::RESTORED.text(): null},
+            },
         }));
         match self.context.client.patch::<Node>(Kind::NODE, &node.meta.key, &patch).await {
             Ok(node) => {

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tower::ServiceExt as _;
 
 use super::body::Body;
-use super::{Action, Ask, Fate, Fates, Flow, Lost, Verdict};
+use super::{Action, Ask, Fate, Fates, Flow, Lost, RefusalRates, Verdict};
 use crate::journal::Journal;
 
 /// What all requests of one component share.
@@ -26,6 +26,7 @@ struct Shared {
     fates: Mutex<Box<dyn Fates>>,
     asked: AtomicU64,
     dead: watch::Sender<bool>,
+    refusals: RefusalRates,
 }
 
 impl std::fmt::Debug for Line {
@@ -35,10 +36,10 @@ impl std::fmt::Debug for Line {
 }
 
 impl Line {
-    pub(crate) fn new(name: &str, journal: Journal, fates: Box<dyn Fates>) -> Self {
+    pub(crate) fn new(name: &str, journal: Journal, fates: Box<dyn Fates>, refusals: RefusalRates) -> Self {
         let (dead, _) = watch::channel(false);
         let (name, fates, asked) = (name.to_owned(), Mutex::new(fates), AtomicU64::new(0));
-        Self(Arc::new(Shared { name, journal, fates, asked, dead }))
+        Self(Arc::new(Shared { name, journal, fates, asked, dead, refusals }))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -144,6 +145,8 @@ impl Trip {
             Fate::Refused(refusal) => {
                 pass(back).await;
                 self.note(format_args!("{refusal} (injected)"));
+                let request = self.title.split('?').next().unwrap_or_default();
+                self.way.line.0.refusals.count(format!("{} {request}", self.way.line.name()));
                 return Ok(self.response(refusal.answer(self.action)));
             }
             Fate::Stale { revisions } => self.stale(request, revisions).await,

@@ -9,6 +9,7 @@ mod body;
 mod layer;
 mod once;
 mod seeded;
+mod storm;
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ pub use layer::Faulty;
 pub(crate) use layer::Line;
 pub use once::{EVERY_FATE, Once};
 pub use seeded::{Faults, Seeded};
+pub(crate) use storm::RefusalRates;
 
 use std::fmt;
 use std::time::Duration;

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::storm::Storm;
 use super::{Action, Ask, Fate, Fates, Flow, Refusal, Verdict};
 use crate::random::{Odds, Random};
 use crate::world::Weather;
@@ -40,6 +41,8 @@ pub struct Faults {
     pub ended: Odds,
     /// Of events: the connection breaks.
     pub broken: Odds,
+    /// Of any request: a storm begins, in which all requests of one sort get the same bad answer.
+    pub storm: Odds,
 }
 
 impl Faults {
@@ -61,6 +64,7 @@ impl Faults {
             crash: Odds::NEVER,
             ended: Odds::NEVER,
             broken: Odds::NEVER,
+            storm: Odds::NEVER,
         }
     }
 
@@ -82,6 +86,7 @@ impl Faults {
             crash: Odds::NEVER,
             ended: Odds::of_10_000(50),
             broken: Odds::of_10_000(50),
+            storm: Odds::of_10_000(20),
         }
     }
 }
@@ -92,6 +97,8 @@ pub struct Seeded {
     faults: Faults,
     requests: Random,
     events: Random,
+    storms: Random,
+    storm: Option<Storm>,
     weather: Weather,
 }
 
@@ -104,10 +111,22 @@ impl Seeded {
     pub(super) fn with(seed: Seed, name: &str, faults: Faults, weather: Weather) -> Self {
         let requests = Random::new(seed, &format!("requests of {name}"));
         let events = Random::new(seed, &format!("events of {name}"));
-        Self { faults, requests, events, weather }
+        let storms = Random::new(seed, &format!("storms of {name}"));
+        Self { faults, requests, events, storms, storm: None, weather }
+    }
+
+    /// The answer of the storm that goes on, if one does and it hits the request.
+    fn storm(&mut self, ask: &Ask<'_>) -> Option<Fate> {
+        if self.storm.is_none_or(|storm| storm.is_over()) {
+            self.storm = self.storms.happens(self.faults.storm).then(|| Storm::draw(&mut self.storms));
+        }
+        self.storm?.answer(ask).map(Fate::Refused)
     }
 
     fn fate(&mut self, ask: &Ask<'_>) -> Fate {
+        if let Some(fate) = self.storm(ask) {
+            return fate;
+        }
         let (faults, random) = (&self.faults, &mut self.requests);
         let seconds = 1 + random.below(5);
         if random.happens(faults.too_many) {

@@ -319,6 +319,7 @@ fn report(world: &World, eyes: &Eyes, cast: &cast::Cast, machines: &[Machine]) -
     let truth = storage.truth();
     let mut found = storage::judge(&truth, &model.volumes(), cast.layout.company);
     found.extend(model.unlisted());
+    found.extend(world.refusals().too_often());
     // A released volume that a living pod still has mounted is deleted when the pod ends. One that the backend has attached, and
     // no object tells of since a backup was restored, is refused by the backend until a person detaches it there.
     let with_pods = eyes.with_living_pods(machines, cast.layout.has_stale_caches());

@@ -175,6 +175,7 @@ async fn live(world: World, mutation: Mutation) -> Report {
     }
     let found = judge(&witness.truth(), &model.volumes(), layout.company);
     found.into_iter().chain(model.unlisted()).for_each(|found| witness.accuse(found));
+    world.refusals().too_often().into_iter().for_each(|found| witness.accuse(found));
     let most = most_written(&witness);
     let tally = tally(&witness, &model, cast.crashes(), most);
     let (seed, journal) = (world.seed(), world.journal().lines());

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::witness::{Truth, Witness, handle_of};
 use crate::driver::{DriverFlaw, Model};
-use crate::faults::Fair;
+use crate::faults::{Action, Ask, Fair, Fate, Refusal};
 use crate::{Process, Random, World, keys};
 
 /// What is wrong in a run.
@@ -46,6 +46,8 @@ pub enum Mutation {
     NoProtection,
     /// Somebody writes the same things again and again.
     Storm,
+    /// A controller repeats a write that is refused at once.
+    RepeatAtOnce,
     /// The driver takes a missing pool for an empty one.
     EmptyPool,
     /// The driver never clears its `.tmp` and `.trash`.
@@ -55,7 +57,7 @@ pub enum Mutation {
 impl Mutation {
     /// All that are wrong and noticed soon. Attachments by hand are too rare for [`Mutation::DeleteAttached`], and deletions
     /// for [`Mutation::EmptyPool`], which worlds of nodes notice.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ForgetIntents,
         Self::TwoOwners,
         Self::HandOn,
@@ -67,6 +69,7 @@ impl Mutation {
         Self::NoBinder,
         Self::NoProtection,
         Self::Storm,
+        Self::RepeatAtOnce,
         Self::KeepLeftovers,
     ];
 
@@ -95,12 +98,22 @@ impl Mutation {
             Self::Hollow => "hollow",
             Self::NoBinder | Self::NoProtection => "unexplained",
             Self::Storm => "storm",
+            Self::RepeatAtOnce => "storm: rogue",
         }
     }
 
     /// What a rogue does in a world, for ever.
     pub(super) async fn play(self, world: &World, witness: &Witness, model: &Model) {
-        let component = world.component("rogue", Fair);
+        let component = match self {
+            Self::RepeatAtOnce => {
+                let refuse = |ask: &Ask<'_>| match ask.action {
+                    Action::Update => Fate::Refused(Refusal::InternalError).into(),
+                    _ => Fate::Answered.into(),
+                };
+                world.component("rogue", refuse)
+            }
+            _ => world.component("rogue", Fair),
+        };
         let context = Process::new(world, &component, 0).context;
         let driver = Driver::new(model.clone(), runtime::csi::Options::default(), &context.metrics);
         let random = world.random("rogue");
@@ -130,6 +143,13 @@ impl Mutation {
                 };
                 let _ = futures_util::future::join(connected.run(&Stop::never()), rage).await;
             }
+            Self::RepeatAtOnce => loop {
+                sleep(Duration::from_millis(20)).await;
+                let claim = rogue.pick(|truth| truth.claims.values().take(1).cloned().collect());
+                let Some(claim) = claim else { continue };
+                let patch = Patch::Merge(json!({"metadata": {"labels": {"again": "yes"}}}));
+                drop(rogue.client.patch::<Value>(Kind::CLAIM, claim.key(), &patch).await);
+            },
             Self::TwoOwners | Self::HandOn | Self::Storm | Self::LeaveIntent => loop {
                 sleep(Duration::from_secs(5)).await;
                 rogue.write(self).await;

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::{Attachment, Kind, Volume};
+use api::keys::label;
+use api::{Attachment, Kind, Node, Volume};
+use lifecycle::attach::hold::awaits_report;
 use lifecycle::attach::{AttachmentIdentity, identify, unique_name};
 use lifecycle::outcome::Retry;
 use runtime::client::{Error, Selection};
@@ -33,11 +35,18 @@ pub(super) enum Publishing {
 #[derive(Debug, Default)]
 pub(super) struct SharedAttachments {
     tickets: AtomicU64,
-    last: Mutex<Option<(u64, Arc<Vec<Attachment>>)>>,
+    last: Mutex<Option<(u64, Arc<ListedAttachments>)>>,
+}
+
+#[derive(Debug)]
+struct ListedAttachments {
+    attachments: Vec<Attachment>,
+    /// Nodes that may have volumes without an attachment, since the objects were restored from a backup.
+    unconfirmed: Vec<Box<str>>,
 }
 
 impl SharedAttachments {
-    async fn read(&self, context: &Context) -> Result<Arc<Vec<Attachment>>, Error> {
+    async fn read(&self, context: &Context) -> Result<Arc<ListedAttachments>, Error> {
         let asked = self.tickets.fetch_add(1, Ordering::Relaxed);
         let mut last = self.last.lock().await;
         if let Some((begun, listed)) = &*last
@@ -46,6 +55,8 @@ impl SharedAttachments {
             return Ok(listed.clone());
         }
         let begun = self.tickets.fetch_add(1, Ordering::Relaxed);
+        // Nodes first: one that reports in between has attachments for everything by then.
+        let unconfirmed = unconfirmed_nodes(context).await?;
         let (mut all, mut next) = (Vec::new(), None::<String>);
         loop {
             let selection = Selection::default();
@@ -56,7 +67,7 @@ impl SharedAttachments {
                 break;
             }
         }
-        let all = Arc::new(all);
+        let all = Arc::new(ListedAttachments { attachments: all, unconfirmed });
         *last = Some((begun, all.clone()));
         Ok(all)
     }
@@ -97,7 +108,13 @@ impl Inner {
             held.volume.as_deref().is_some_and(|name| names.contains(name))
                 || identify(held, (self.name(), handle)) == AttachmentIdentity::Of
         };
-        match listed.iter().find(is_of) {
+        if let Some(node) = listed.unconfirmed.first() {
+            let message = format!(
+                "the objects were restored from a backup, and node {node} has not reported yet which volumes it uses"
+            );
+            return Err(Failed::Refused { message, retry: Retry::Later });
+        }
+        match listed.attachments.iter().find(is_of) {
             None => {
                 waits.iter().for_each(|what| drop(self.waiting.take(what)));
                 Ok(())
@@ -108,6 +125,20 @@ impl Inner {
                 Err(in_use(volume, held))
             }
         }
+    }
+}
+
+/// Nodes whose agents have not said since a restore which volumes they have. Only the embedded API's restore marks nodes: a
+/// provisioner that may not list nodes runs on another API.
+async fn unconfirmed_nodes(context: &Context) -> Result<Vec<Box<str>>, Error> {
+    let selection = Selection { labels: Some(label::RESTORED.text().to_owned()), ..Selection::default() };
+    match context.client.list::<Node>(Kind::NODE, &selection, 0, None).await {
+        Ok(page) => {
+            let nodes = page.items.iter().filter(|node| awaits_report(node));
+            Ok(nodes.map(|node| node.name().into()).collect())
+        }
+        Err(Error::Forbidden { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 
