@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
 
-use super::SysError;
 use super::mountinfo::Mount;
+use super::tree::is_on_btrfs;
+use super::{SysError, ioctl};
 
 /// The root directory of one mount, held open.
 #[derive(Debug)]
@@ -50,8 +51,15 @@ impl OpenMount {
     }
 
     /// Writes the whole filesystem to its device; an error that an earlier write met is reported as well.
+    ///
+    /// `syncfs` does nothing and succeeds on a filesystem that is read-only, also on one that the kernel made so after an error,
+    /// with writes in memory that are lost. btrfs has a request of its own that tells the two apart.
     pub fn sync(&self) -> Result<(), SysError> {
-        rustix::fs::syncfs(&self.dir).map_err(SysError::on("write the filesystem to its device at", &self.place))
+        let synced = rustix::fs::syncfs(&self.dir).and_then(|()| match is_on_btrfs(&self.dir)? {
+            true => ioctl::btrfs_sync(&self.dir),
+            false => Ok(()),
+        });
+        synced.map_err(SysError::on("write the filesystem to its device at", &self.place))
     }
 }
 

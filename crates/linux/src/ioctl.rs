@@ -249,6 +249,12 @@ pub fn btrfs_subvolume_destroy(parent: impl AsFd, name: &OsStr) -> Result<()> {
     unsafe { ioctl(parent, Setter::<{ nr::BTRFS_IOC_SNAP_DESTROY as Opcode }, BtrfsVolArgs>::new(args)) }
 }
 
+/// `BTRFS_IOC_SYNC` on any file of the filesystem; `EROFS` when the kernel has ended its work after an error.
+pub fn btrfs_sync(file: impl AsFd) -> Result<()> {
+    // SAFETY: the kernel ignores the argument of BTRFS_IOC_SYNC.
+    unsafe { ioctl(file, NoArg::<{ nr::BTRFS_IOC_SYNC as Opcode }>::new()) }
+}
+
 /// The head of `struct xfs_fsop_geom_v1`, which is all of it that we read.
 #[repr(C)]
 struct XfsGeometryV1 {

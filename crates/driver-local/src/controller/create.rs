@@ -22,6 +22,9 @@ use linux::{image, tree};
 
 /// Logical block size of new volumes: what every filesystem here accepts, and what raw users expect of a disk.
 const LOGICAL_BLOCK: u32 = 512;
+/// That of volumes with a filesystem on btrfs, which buffers direct writes of parts of its own blocks. A buffered write may be
+/// stored in part only (see `linux::image`).
+const LOGICAL_BLOCK_ON_BTRFS: u32 = 4096;
 
 impl Core {
     pub fn create_volume(&self, request: &CreateVolume, source: Option<&Source>) -> Result<Volume, Error> {
@@ -62,7 +65,8 @@ impl Core {
             params::choose_size(request.capacity, params::smallest(spec.access, fs), self.config.largest_volume)?;
         let space = pool.reserve(Promise { size, need: size })?;
         failpoint::hit("create.reserved");
-        let record = self.blank_record(id, request, spec, (size, kind, Format::Blank { fs }));
+        let mut record = self.blank_record(id, request, spec, (size, kind, Format::Blank { fs }));
+        record.block_size = logical_block(pool, spec.access);
         let draft = Draft::begin(pool, id)?;
         make_data(draft.object(), &record)?;
         failpoint::hit("create.data_made");
@@ -233,6 +237,14 @@ pub(crate) fn choose_kind(pool: &Pool, spec: &Spec) -> Result<Kind, Error> {
         | (KindChoice::Whatever, AccessKind::Block, LoopSupport::No(why)) => {
             Err(Error::invalid("parameters", format!("image and block volumes need loop devices, and {why}")))
         }
+    }
+}
+
+/// The logical block size of a new volume of this pool that copies nothing.
+pub(crate) fn logical_block(pool: &Pool, access: AccessKind) -> u32 {
+    match access {
+        AccessKind::Mount if pool.features.subvolumes => LOGICAL_BLOCK_ON_BTRFS,
+        AccessKind::Mount | AccessKind::Block => LOGICAL_BLOCK,
     }
 }
 

@@ -12,6 +12,6 @@ mod modify;
 mod snapshot;
 
 pub(crate) use attach::AttachAs;
-pub(crate) use create::{blank_claim, choose_kind, make_data, sync_data};
+pub(crate) use create::{blank_claim, choose_kind, logical_block, make_data, sync_data};
 pub(crate) use list::data_fault;
 pub(crate) use modify::tune;

@@ -13,7 +13,7 @@ use driver_sdk::{
 
 use super::settled;
 use super::stage::unmount;
-use crate::controller::{blank_claim, choose_kind, make_data, sync_data};
+use crate::controller::{blank_claim, choose_kind, logical_block, make_data, sync_data};
 use crate::core::{Core, is_ours};
 use crate::fault;
 use crate::keys;
@@ -94,6 +94,7 @@ impl Core {
         let size = params::choose_size(asked.capacity, params::smallest(spec.access, fs), self.config.largest_volume)?;
         let space = pool.reserve(Promise { size, need: size })?;
         let mut record = self.blank_record(id, &asked, &spec, (size, kind, Format::Blank { fs }));
+        record.block_size = logical_block(pool, spec.access);
         record.inline = Some(record::Inline { target: target.to_owned() });
         let draft = Draft::begin(pool, id)?;
         make_data(draft.object(), &record)?;

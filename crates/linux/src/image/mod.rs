@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A file that could not be made complete is removed again: `fallocate` may fail half way and keep what it got.
 //! 2. Copies keep holes, and a copy that reports progress has that much on disk.
-//! 3. Nothing here syncs a directory; the caller makes names durable when the whole object stands.
+//! 3. On btrfs, image files have no copy-on-write, so that a loop device never counts half a write as done.
+//! 4. Nothing here syncs a directory; the caller makes names durable when the whole object stands.
 
 mod changed;
 
@@ -12,12 +13,16 @@ use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, fstat, ftruncate, ioctl_ficlone, seek};
+use rustix::fs::{
+    FallocateFlags, IFlags, SeekFrom, copy_file_range, fallocate, fstat, ftruncate, ioctl_ficlone, ioctl_getflags,
+    ioctl_setflags, seek,
+};
 use rustix::io::Errno;
 
 pub use changed::{ChangedRanges, changed_ranges};
 
 use super::SysError;
+use super::tree::is_on_btrfs;
 
 /// Makes a sparse file: instant, and without a promise of space.
 pub fn create_sparse(path: &Path, size: u64) -> Result<File, SysError> {
@@ -37,7 +42,7 @@ fn create(path: &Path, fill: impl FnOnce(&File) -> rustix::io::Result<()>) -> Re
         .mode(0o600)
         .open(path)
         .map_err(SysError::on("create the image file", path))?;
-    match fill(&file) {
+    match set_copy_on_write(&file, CopyOnWrite::Off).and_then(|()| fill(&file)) {
         Ok(()) => Ok(file),
         Err(errno) => {
             // The first error is the one that matters; a file that cannot be removed is found as an orphan.
@@ -45,6 +50,36 @@ fn create(path: &Path, fill: impl FnOnce(&File) -> rustix::io::Result<()>) -> Re
             Err(SysError::on("allocate the image file", path)(errno))
         }
     }
+}
+
+/// How btrfs writes to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CopyOnWrite {
+    /// Each write takes new blocks and has checksums.
+    On,
+    /// Blocks that the file has alone are written in place.
+    Off,
+}
+
+/// Sets how an empty file is written to. Other filesystems than btrfs always write in place.
+///
+/// The kernel's loop driver counts a write as done of which the filesystem stored a part only. On btrfs that happens in a full
+/// filesystem to files with checksums, whose direct writes become buffered ones (since Linux 6.15). Without copy-on-write there are
+/// no checksums: a direct write stays direct and fails as a whole. Space that is reserved then also holds for later writes.
+fn set_copy_on_write(file: &File, wanted: CopyOnWrite) -> rustix::io::Result<()> {
+    if !is_on_btrfs(file)? {
+        return Ok(());
+    }
+    let flags = ioctl_getflags(file)?;
+    let mut changed = flags;
+    changed.set(IFlags::NOCOW, wanted == CopyOnWrite::Off);
+    if changed == flags { Ok(()) } else { ioctl_setflags(file, changed) }
+}
+
+/// btrfs shares extents only between files that it writes to in the same way.
+fn copy_on_write_of(file: &File) -> rustix::io::Result<CopyOnWrite> {
+    let in_place = is_on_btrfs(file)? && ioctl_getflags(file)?.contains(IFlags::NOCOW);
+    Ok(if in_place { CopyOnWrite::Off } else { CopyOnWrite::On })
 }
 
 /// Whether a file's space is reserved.
@@ -92,8 +127,11 @@ pub enum Cloned {
     Unsupported,
 }
 
-/// Makes `dst` share all extents of `src`. Takes no space and about no time.
+/// Makes `dst`, which is empty, share all extents of `src`. Takes no space and about no time.
 pub fn clone_file(src: &File, dst: &File) -> Result<Cloned, SysError> {
+    copy_on_write_of(src)
+        .and_then(|wanted| set_copy_on_write(dst, wanted))
+        .map_err(SysError::doing("prepare the clone of an image file"))?;
     match ioctl_ficlone(dst, src) {
         Ok(()) => Ok(Cloned::Reflinked),
         Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY | Errno::NOSYS) => Ok(Cloned::Unsupported),

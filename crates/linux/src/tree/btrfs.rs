@@ -16,6 +16,11 @@ pub fn is_btrfs(path: &Path) -> Result<bool, SysError> {
     Ok(stat.f_type as u64 == BTRFS_SUPER_MAGIC)
 }
 
+/// Whether this open file is on btrfs.
+pub(crate) fn is_on_btrfs(file: impl AsFd) -> rustix::io::Result<bool> {
+    Ok(rustix::fs::fstatfs(file)?.f_type as u64 == BTRFS_SUPER_MAGIC)
+}
+
 /// Makes an empty subvolume `name` in the directory `parent`.
 pub fn subvolume_create(parent: &Path, name: &OsStr) -> Result<(), SysError> {
     let (dir, _) = open_root(parent)?;

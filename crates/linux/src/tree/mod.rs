@@ -22,6 +22,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+pub(crate) use btrfs::is_on_btrfs;
 pub use btrfs::{is_btrfs, subvolume_create, subvolume_delete, subvolume_snapshot};
 pub use copy::copy_tree;
 pub use own::{Counts, GroupBits, Owned, Walk, is_owned, own_tree};
