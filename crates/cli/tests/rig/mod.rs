@@ -263,7 +263,8 @@ impl Driver {
         self.wait_for_any(&[wanted])
     }
 
-    fn wait_for_any(&self, wanted: &[&str]) -> bool {
+    /// As [`Self::wait_for_log`], for the first of several texts.
+    pub fn wait_for_any(&self, wanted: &[&str]) -> bool {
         let mut text = self.log.text.lock().unwrap();
         loop {
             if wanted.iter().any(|wanted| text.0.contains(wanted)) {

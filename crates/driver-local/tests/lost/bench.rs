@@ -67,6 +67,11 @@ pub(crate) struct Bench {
 impl Bench {
     /// An ext4 pool of this size.
     pub(crate) fn new(size: u64) -> Self {
+        Self::on(FsType::Ext4, size)
+    }
+
+    /// A pool on this filesystem.
+    pub(crate) fn on(fs: FsType, size: u64) -> Self {
         let dir = tempfile::Builder::new().prefix("orlop-lost-").tempdir().unwrap();
         let mut bench = Self { dir, core: None };
         let image = image::create_sparse(&bench.path("pool.img"), size).unwrap();
@@ -76,8 +81,8 @@ impl Bench {
         let inode = std::os::unix::fs::MetadataExt::ino(&image.metadata().unwrap());
         bytes[..8].copy_from_slice(&inode.to_le_bytes());
         let how = Mkfs { uuid: Uuid::from_digest(bytes), sector_size: 512, lock: None };
-        mkfs(FsType::Ext4, &attached.device.path, &how, MINUTE).unwrap();
-        mounts::mount_fs(&attached.device.path, &bench.dir("pool"), "ext4", &MountFlags::default()).unwrap();
+        mkfs(fs, &attached.device.path, &how, MINUTE).unwrap();
+        mounts::mount_fs(&attached.device.path, &bench.dir("pool"), fs.name(), &MountFlags::default()).unwrap();
         bench.core = Some(Core::start(bench.config()).unwrap());
         bench
     }

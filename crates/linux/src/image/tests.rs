@@ -113,6 +113,23 @@ fn reflink_works_on_xfs_and_the_probe_knows_fact_21() {
 }
 
 #[test]
+fn a_clone_on_btrfs_is_written_to_as_its_source_is() {
+    needs!(FsType::Btrfs);
+    let rig = Rig::new();
+    let pool = rig.mounted("pool.img", FsType::Btrfs, 256 * MIB).2;
+    let options = || OpenOptions::new().read(true).write(true).create_new(true).clone();
+    let older = options().open(pool.join("older")).unwrap();
+    let newer = create_sparse(&pool.join("newer"), 0).unwrap();
+    for (name, source, want) in [("older", &older, CopyOnWrite::On), ("newer", &newer, CopyOnWrite::Off)] {
+        source.write_all_at(&[9; 8192], 0).unwrap();
+        assert_eq!(copy_on_write_of(source).unwrap(), want, "{name}");
+        let copy = create_sparse(&pool.join(format!("{name}-copy")), 0).unwrap();
+        assert_eq!(clone_file(source, &copy).unwrap(), Cloned::Reflinked, "{name}");
+        assert_eq!(copy_on_write_of(&copy).unwrap(), want, "{name}");
+    }
+}
+
+#[test]
 fn unchanged_shared_extents_are_not_read() {
     needs!(FsType::Xfs);
     let rig = Rig::new();
