@@ -86,6 +86,10 @@ pub(super) const KEPT: &[Kept] = &[
     kept("empty-continue", "body.metadata.continue", "-", "\"\"").of("GET *${F}*"),
     kept("discovery-is-json", "body.message", "*", "*").of("GET [accept=application/json;g=apidiscovery*"),
     kept("owners-of-definitions", "*managedFields[1]", "-", "*").only_in("a-definition-is-established"),
+    kept("node-finalizers", "status", "\"403: *modify finalizers\"", "\"200: *").only_in("nodes-are-held-tighter-here"),
+    kept("node-tokens", "/body/spec/expirationSeconds", "172800", "604800").only_in("nodes-are-held-tighter-here"),
+    kept("secrets-of-unbound-volumes", "status", "\"403: *no relationship found*", "\"200: *")
+        .only_in("nodes-are-held-tighter-here"),
 ];
 
 /// Which of the table's entries have been met.
