@@ -9,10 +9,11 @@ use crate::catalog::Catalog;
 use crate::controllers;
 use crate::discovery::SwaggerCache;
 use crate::http::{Beside, Flow, Gate, JoinAttempts, Service, Shared};
+use crate::relations::Relations;
 use crate::rights::Rights;
 use crate::sources::{Clock, Entropy};
 use crate::store::{CommitError, Options, Store};
-use crate::verbs::{Core, OpenWatches};
+use crate::verbs::{Core, OpenWatches, VolumesInCreation};
 
 /// How often the store does its upkeep.
 const TICK: Duration = Duration::from_secs(1);
@@ -62,6 +63,8 @@ impl Api {
             clock,
             entropy,
             rights: Rights::default(),
+            relations: Relations::default(),
+            volumes: VolumesInCreation::default(),
             catalog: Catalog::default(),
             stopping,
             watches: OpenWatches::default(),

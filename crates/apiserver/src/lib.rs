@@ -57,6 +57,7 @@ pub mod kinds;
 mod metrics;
 pub mod patch;
 mod peer;
+mod relations;
 pub mod request;
 mod rights;
 pub mod schema;

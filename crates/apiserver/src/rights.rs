@@ -33,7 +33,8 @@ impl Rights {
 
 impl View {
     fn follow(&mut self, store: &Store) {
-        if self.changes.is_empty() || !self.catch_up() {
+        // Fewer than all: history was dropped between the list and the watch of one of them.
+        if self.changes.len() < RESOURCES.len() || !self.catch_up() {
             self.start_over(store);
         }
     }

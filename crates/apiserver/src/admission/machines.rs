@@ -42,6 +42,13 @@ pub(super) fn restrict(
     }
 }
 
+const NO_TWIN: &str = "make volumes with a handle that no other volume has";
+
+/// The refusal of a volume while another one with the same handle is being created.
+pub(super) fn refuse_twin(request: &Request<'_>, machine: &str) -> Result<(), ApiError> {
+    Asked { request, object: None, machine }.refused(NO_TWIN)
+}
+
 impl Asked<'_> {
     fn refused(&self, why: &str) -> Result<(), ApiError> {
         Err(self.request.forbidden(&format!("machine {} can only {why}", crate::status::quote(self.machine))))
@@ -64,9 +71,7 @@ impl Asked<'_> {
             (Operation::Create, _, Some(volume)) if !is_asked_for(volume, self.machine, lookup) => {
                 self.refused("make volumes for claims that chose it")
             }
-            (Operation::Create, _, Some(volume)) if has_twin(volume, lookup) => {
-                self.refused("make volumes with a handle that no other volume has")
-            }
+            (Operation::Create, _, Some(volume)) if has_twin(volume, lookup) => self.refused(NO_TWIN),
             (Operation::Update, Some(old), Some(volume)) if !unchanged(volume, old, "/spec") => {
                 self.refused("change the metadata of volumes")
             }
@@ -170,11 +175,8 @@ fn is_only_on(volume: &Value, machine: &str) -> bool {
 
 /// Whether another volume is made of the same thing.
 fn has_twin(volume: &Value, lookup: &dyn Lookup) -> bool {
-    let of =
-        |volume: &Value| ["driver", "volumeHandle"].map(|field| text(volume, &format!("/spec/csi/{field}")).to_owned());
-    let own = of(volume);
-    let is_twin = |other: &Value| read::name(other) != read::name(volume) && of(other) == own;
-    lookup.list_containing("PersistentVolume", &own[1]).iter().any(is_twin)
+    let made_of = (text(volume, "/spec/csi/driver"), text(volume, "/spec/csi/volumeHandle"));
+    lookup.is_handle_of_another(made_of, read::name(volume))
 }
 
 /// Whether a new volume is for a claim that chose the machine. For a claim that is gone it harms nobody.

@@ -30,9 +30,13 @@ pub trait Lookup {
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value>;
     fn list(&self, kind: &str, namespace: &str) -> Vec<Value>;
 
-    /// The objects of all namespaces in which a text occurs, and perhaps others.
-    fn list_containing(&self, kind: &str, _text: &str) -> Vec<Value> {
-        self.list(kind, "")
+    /// Whether a PersistentVolume other than the named one has this driver and handle.
+    fn is_handle_of_another(&self, (driver, handle): (&str, &str), name: &str) -> bool {
+        let is_twin = |other: &Value| {
+            let has = |field: &str, wanted: &str| read::text(other, field) == wanted;
+            read::name(other) != name && has("/spec/csi/driver", driver) && has("/spec/csi/volumeHandle", handle)
+        };
+        self.list("PersistentVolume", "").iter().any(is_twin)
     }
 
     /// How it is with a namespace. Every write into it asks.
@@ -127,6 +131,11 @@ pub fn restrict_node(
         Some(machine) => machines::restrict(request, object, machine, lookup),
         None => nodes::restrict(request, object, user, lookup),
     }
+}
+
+/// Whether a volume may be made that has the same handle as another: machines may not.
+pub(crate) fn restrict_twin(request: &Request<'_>, user: &User<'_>) -> Result<(), ApiError> {
+    user.machine().map_or(Ok(()), |machine| machines::refuse_twin(request, machine))
 }
 
 /// The part of a DELETE that admission has a say in.

@@ -22,6 +22,7 @@ mod impersonation;
 pub(crate) mod join;
 mod kubeconfig;
 mod node;
+mod node_index;
 mod pki;
 mod rbac;
 mod reviews;
@@ -47,7 +48,8 @@ pub use join::{
     token_key, token_record,
 };
 pub use kubeconfig::{Kubeconfig, kubeconfig};
-pub use node::WithNodes;
+pub(crate) use node::WithNodes;
+pub(crate) use node_index::NodeIndex;
 pub use pki::{Identity, Pki, PkiError};
 pub use rbac::{PolicyRule, Rbac, RbacKind};
 pub use reviews::{

@@ -7,15 +7,14 @@
 //! A mirror pod gives its node no right to anything but the pod itself: a node makes such pods, and would otherwise choose
 //! what it may read.
 
-use serde_json::Value;
-
 use super::authorize::{Attributes, Authority, Decision, Object, authorize};
+use super::node_index::{NodeIndex, UsedKind};
 use super::{Rbac, User};
 use crate::admission::Lookup;
-use crate::admission::references::{pod_claims, pod_config_maps, pod_resource_claims, pod_secrets, volume_secrets};
-use crate::keys::MIRROR_POD;
-use crate::kinds::read::{annotation, name, text};
+use crate::kinds::read::text;
+use crate::relations::Relations;
 use crate::request::go_quote;
+use crate::store::Store;
 
 const NODES: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
@@ -41,9 +40,11 @@ const RULES: &[(&str, &str, &[&str])] = &[
 
 /// RBAC, and before it the rules for nodes.
 #[derive(Clone, Copy)]
-pub struct WithNodes<'a> {
-    pub rbac: &'a Rbac,
-    pub lookup: &'a dyn Lookup,
+pub(crate) struct WithNodes<'a> {
+    pub(crate) rbac: &'a Rbac,
+    pub(crate) lookup: &'a dyn Lookup,
+    pub(crate) relations: &'a Relations,
+    pub(crate) store: &'a Store,
 }
 
 impl std::fmt::Debug for WithNodes<'_> {
@@ -55,7 +56,8 @@ impl std::fmt::Debug for WithNodes<'_> {
 impl Authority for WithNodes<'_> {
     fn judge(&self, attributes: &Attributes<'_>) -> Decision {
         let Some(node) = node_of(attributes.user) else { return authorize(self.rbac, attributes) };
-        let refusal = match (NodeRights { node, lookup: self.lookup }).judge(attributes) {
+        let judge = |index: &NodeIndex| NodeRights { node, lookup: self.lookup, index }.judge(attributes);
+        let refusal = match self.relations.with(self.store, judge) {
             Ok(()) => return Decision::Allowed { reason: String::new() },
             Err(refusal) => refusal,
         };
@@ -86,6 +88,7 @@ fn no(why: &str) -> Judgement {
 struct NodeRights<'a> {
     node: &'a str,
     lookup: &'a dyn Lookup,
+    index: &'a NodeIndex,
 }
 
 /// The object that a request names. Empty strings are absent parts.
@@ -108,15 +111,15 @@ impl NodeRights<'_> {
         let asked = Asked { verb: attributes.verb.as_ref(), subresource, namespace, name };
         match (group, resource) {
             ("", "secrets") => self.reads(asked, || self.uses_secret(namespace, name)),
-            ("", "configmaps") => self.reads(asked, || self.is_named(namespace, name, pod_config_maps)),
+            ("", "configmaps") => self.reads(asked, || self.uses(UsedKind::ConfigMap, namespace, name)),
             ("", "persistentvolumeclaims") if subresource == "status" => match CHANGE.contains(&asked.verb) {
-                true => self.related(name, || self.uses_claim(namespace, name)),
+                true => self.related(name, || self.uses(UsedKind::Claim, namespace, name)),
                 false => no("can only get/update/patch this type"),
             },
-            ("", "persistentvolumeclaims") => self.gets(asked, || self.uses_claim(namespace, name)),
+            ("", "persistentvolumeclaims") => self.gets(asked, || self.uses(UsedKind::Claim, namespace, name)),
             ("", "persistentvolumes") => self.gets(asked, || self.uses_volume(name)),
             ("resource.k8s.io", "resourceclaims") => {
-                self.gets(asked, || self.is_named(namespace, name, pod_resource_claims))
+                self.gets(asked, || self.uses(UsedKind::ResourceClaim, namespace, name))
             }
             ("storage.k8s.io", "volumeattachments") => self.gets(asked, || {
                 let attachment = self.lookup.get("VolumeAttachment", "", name);
@@ -159,10 +162,7 @@ impl NodeRights<'_> {
     }
 
     fn service_account(&self, asked: Asked<'_>) -> Judgement {
-        let runs_as = || {
-            let is_used = |pod: &Value| text(pod, "/spec/serviceAccountName") == asked.name;
-            self.pods(asked.namespace).iter().any(is_used)
-        };
+        let runs_as = || self.uses(UsedKind::ServiceAccount, asked.namespace, asked.name);
         match (asked.verb, asked.subresource, asked.name) {
             ("get", "", _) => self.reads(asked, runs_as),
             (verb, _, name) if verb != "create" || name.is_empty() => {
@@ -254,51 +254,33 @@ impl NodeRights<'_> {
         })
     }
 
-    /// The pods of a namespace that are bound to the node and give it rights.
-    fn pods(&self, namespace: &str) -> Vec<Value> {
-        // No namespace is not every namespace.
-        if namespace.is_empty() {
-            return Vec::new();
-        }
-        let mut pods = self.lookup.list("Pod", namespace);
-        pods.retain(|pod| text(pod, "/spec/nodeName") == self.node && annotation(pod, MIRROR_POD).is_none());
-        pods
-    }
-
-    /// Whether a pod of the node names the object.
-    fn is_named(&self, namespace: &str, wanted: &str, named: fn(&Value) -> Vec<&str>) -> bool {
-        self.pods(namespace).iter().any(|pod| named(pod).contains(&wanted))
+    /// Whether a pod that is bound to the node uses the object.
+    fn uses(&self, kind: UsedKind, namespace: &str, name: &str) -> bool {
+        self.index.is_used(self.node, kind, namespace, name)
     }
 
     /// Whether a pod of the node names the Secret, or a volume that is bound to a claim of such a pod.
     fn uses_secret(&self, namespace: &str, wanted: &str) -> bool {
-        self.is_named(namespace, wanted, pod_secrets)
-            || self.lookup.list("PersistentVolume", "").iter().any(|volume| {
-                volume_secrets(volume).contains(&(namespace, wanted)) && self.is_bound(volume) && self.serves(volume)
-            })
-    }
-
-    fn uses_claim(&self, namespace: &str, claim: &str) -> bool {
-        self.pods(namespace).iter().any(|pod| pod_claims(pod).iter().any(|used| used == claim))
-    }
-
-    fn uses_volume(&self, volume: &str) -> bool {
-        self.lookup.get("PersistentVolume", "", volume).is_some_and(|volume| self.serves(&volume))
+        self.uses(UsedKind::Secret, namespace, wanted)
+            || self.index.volumes_between(self.node, namespace, wanted).into_iter().any(|volume| self.is_bound(volume))
     }
 
     /// Whether the claim that a volume names is one of the node's pods'.
-    fn serves(&self, volume: &Value) -> bool {
-        let (namespace, claim) = (text(volume, "/spec/claimRef/namespace"), text(volume, "/spec/claimRef/name"));
-        !claim.is_empty() && self.uses_claim(namespace, claim)
+    fn uses_volume(&self, volume: &str) -> bool {
+        self.lookup.get("PersistentVolume", "", volume).is_some_and(|volume| {
+            let (namespace, claim) = (text(&volume, "/spec/claimRef/namespace"), text(&volume, "/spec/claimRef/name"));
+            !claim.is_empty() && self.uses(UsedKind::Claim, namespace, claim)
+        })
     }
 
     /// Whether the claim that a volume names has that volume. A volume alone proves nothing: its writer chose the claim.
-    fn is_bound(&self, volume: &Value) -> bool {
+    fn is_bound(&self, name: &str) -> bool {
+        let Some(volume) = self.lookup.get("PersistentVolume", "", name) else { return false };
         let [namespace, claim, uid] =
-            ["namespace", "name", "uid"].map(|field| text(volume, &format!("/spec/claimRef/{field}")));
+            ["namespace", "name", "uid"].map(|field| text(&volume, &format!("/spec/claimRef/{field}")));
         let claim = self.lookup.get("PersistentVolumeClaim", namespace, claim);
         claim.is_some_and(|claim| {
-            text(&claim, "/spec/volumeName") == name(volume) && (uid.is_empty() || text(&claim, "/metadata/uid") == uid)
+            text(&claim, "/spec/volumeName") == name && (uid.is_empty() || text(&claim, "/metadata/uid") == uid)
         })
     }
 }

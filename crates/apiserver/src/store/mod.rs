@@ -53,6 +53,7 @@ pub use self::read::{At, List, Page, ReadError, TooOld};
 pub use self::sqlite::{CopyError, Damage, Examined, OpenError, Salvaged, examine, restore, salvage};
 pub use self::watch::{Start, Watch, WatchEnd};
 pub use self::write::{Action, CommitError, Committed, Expect, Write};
+pub(crate) use self::writer::Held;
 pub use self::writer::Ticked;
 
 use self::index::Index;
@@ -217,8 +218,17 @@ impl Store {
     /// Writes several objects together: all of them, each with a revision of its own, or none. The error is that of the
     /// first write that cannot be.
     pub async fn commit_all(&self, writes: Vec<Write>) -> Result<Vec<Committed>, CommitError> {
+        self.commit_holding(writes, None).await
+    }
+
+    /// The same. `held` is dropped once the outcome is visible, also when the caller does not wait for it any more.
+    pub(crate) async fn commit_holding(
+        &self,
+        writes: Vec<Write>,
+        held: Option<Held>,
+    ) -> Result<Vec<Committed>, CommitError> {
         match &*self.writer {
-            Commits::Thread(writer) => writer.commit(writes).await,
+            Commits::Thread(writer) => writer.commit(writes, held).await,
             Commits::Inline(writer) => {
                 let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
                 let outcome = writer.commit(vec![writes]).pop();

@@ -24,9 +24,12 @@ use super::{History, Options};
 const QUEUE: usize = 1024;
 /// Rows that one tick forgets at most, so that upkeep does not hold up writes for long.
 const ROWS_PER_TICK: usize = 10_000;
+/// The same while space is short, for one of several steps: each has to fit into the write-ahead file.
+const ROWS_PER_STEP_WHEN_LOW: usize = 100;
 /// Objects that one tick expires at most, for the same reason.
 const EXPIRIES_PER_TICK: usize = 1_000;
-/// Events of a resource that are kept while space is short, however young they are: their rows make room in the database.
+/// Events of a resource that are kept while space is short, however young they are: none, since their rows hold the room
+/// that deleted and replaced objects leave in the database. Watches that are behind have to list again.
 const EVENTS_WHEN_LOW: usize = 0;
 
 /// What came of writes that belong together, in their order.
@@ -57,9 +60,15 @@ impl Writer {
     /// One outcome per group, in their order. Of a group all writes happen or none.
     pub(super) fn commit(&mut self, groups: Vec<Vec<Write>>) -> Vec<Outcome> {
         let count = groups.len();
-        match self.try_commit(groups) {
-            Ok(outcomes) => outcomes,
-            Err(error) => vec![Err(error); count],
+        // Cheap: values are shared.
+        let again = (count > 1).then(|| groups.clone());
+        match (self.try_commit(groups), again) {
+            (Ok(outcomes), _) => outcomes,
+            // There may be room for some of them: a lease does not fail because a large object came with it.
+            (Err(CommitError::NoSpace { .. }), Some(groups)) => {
+                groups.into_iter().flat_map(|group| self.commit(vec![group])).collect()
+            }
+            (Err(error), _) => vec![Err(error); count],
         }
     }
 
@@ -96,22 +105,37 @@ impl Writer {
 
         let newest = self.view.read().revision();
         let aged = self.ages.aged(now, newest, self.history.min_age_millis);
-        let (history, aged) = match self.growth {
-            GrowthLimit::Unlimited => (self.history, aged),
-            GrowthLimit::Small { .. } => (History { min_events: EVENTS_WHEN_LOW, ..self.history }, newest),
-        };
-        let plan = self.view.read().plan_compaction(&history, aged, ROWS_PER_TICK);
-        let mut forgotten_rows = 0;
-        if !plan.floors.is_empty() {
-            let forgotten = self.durable.compact(&plan);
-            if if_there_is_space(self.or_poison(forgotten))?.is_some() {
-                self.view.compact(&plan);
-                forgotten_rows = plan.rows.len();
+        let forgotten_rows = match self.growth {
+            GrowthLimit::Unlimited => self.forget(self.history, aged, ROWS_PER_TICK)?,
+            GrowthLimit::Small { .. } => {
+                let history = History { min_events: EVENTS_WHEN_LOW, ..self.history };
+                let mut forgotten = 0;
+                while forgotten < ROWS_PER_TICK {
+                    match self.forget(history, newest, ROWS_PER_STEP_WHEN_LOW)? {
+                        0 => break,
+                        rows => forgotten += rows,
+                    }
+                }
+                forgotten
             }
-        }
+        };
         let settled = self.durable.settle();
         if_there_is_space(self.or_poison(settled))?;
         Ok(Ticked { expired, forgotten_rows })
+    }
+
+    /// Forgets what the rules of `history` let go, near `limit` rows of it. Gives how many rows that were.
+    fn forget(&mut self, history: History, aged: Revision, limit: usize) -> Result<usize, CommitError> {
+        let plan = self.view.read().plan_compaction(&history, aged, limit);
+        if plan.floors.is_empty() {
+            return Ok(0);
+        }
+        let forgotten = self.durable.compact(&plan);
+        if if_there_is_space(self.or_poison(forgotten))?.is_none() {
+            return Ok(0);
+        }
+        self.view.compact(&plan);
+        Ok(plan.rows.len())
     }
 
     fn look_at_space(&mut self) {
@@ -188,9 +212,12 @@ impl Ages {
     }
 }
 
+/// Something that is dropped once the writes it came with are visible, or will never be.
+pub(crate) type Held = Arc<dyn std::fmt::Debug + Send + Sync>;
+
 #[derive(Debug)]
 enum Request {
-    Commit { group: Vec<Write>, answer: oneshot::Sender<Outcome> },
+    Commit { group: Vec<Write>, held: Option<Held>, answer: oneshot::Sender<Outcome> },
     Tick { now: UnixMillis, answer: oneshot::Sender<Result<Ticked, CommitError>> },
 }
 
@@ -209,8 +236,8 @@ impl WriterThread {
         Ok(Self { requests: Some(requests), thread: Some(thread) })
     }
 
-    pub(super) async fn commit(&self, group: Vec<Write>) -> Outcome {
-        self.ask(|answer| Request::Commit { group, answer }).await
+    pub(super) async fn commit(&self, group: Vec<Write>, held: Option<Held>) -> Outcome {
+        self.ask(|answer| Request::Commit { group, held, answer }).await
     }
 
     pub(super) async fn tick(&self, now: UnixMillis) -> Result<Ticked, CommitError> {
@@ -248,11 +275,11 @@ fn serve(mut writer: Writer, mut queue: mpsc::Receiver<Request>, options: Option
         let mut tick = None;
         while let Some(request) = next {
             match request {
-                Request::Commit { group, answer } => {
+                Request::Commit { group, held, answer } => {
                     count += group.len();
                     weight += group.iter().map(Write::weight).sum::<usize>();
                     groups.push(group);
-                    answers.push(answer);
+                    answers.push((answer, held));
                 }
                 Request::Tick { now, answer } => {
                     tick = Some((now, answer));
@@ -263,7 +290,8 @@ fn serve(mut writer: Writer, mut queue: mpsc::Receiver<Request>, options: Option
             next = if full { None } else { queue.try_recv().ok() };
         }
         // A caller that no longer waits for its answer has still written.
-        for (answer, outcome) in answers.into_iter().zip(writer.commit(groups)) {
+        for ((answer, held), outcome) in answers.into_iter().zip(writer.commit(groups)) {
+            drop(held);
             let _ = answer.send(outcome);
         }
         if let Some((now, answer)) = tick {

@@ -1,7 +1,7 @@
 //! Admission as the verbs see it: what must be true of the rest of the world for a write to be let through.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -34,14 +34,8 @@ impl Lookup for State<'_> {
         self.0.find(stored_kind("Namespace")?, None, name).map(|stored| codec::namespace_life(&stored))
     }
 
-    /// Only objects whose stored form has the text are read. A text that is written in another way there finds everything.
-    fn list_containing(&self, kind: &str, text: &str) -> Vec<Value> {
-        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\<>&".contains(&byte));
-        let Some(resource) = stored_kind(kind).filter(|_| plain) else { return self.list(kind, "") };
-        let page = self.0.store.list(&List::latest(&Scope::all(&resource.stored_as)));
-        let items = page.map(|page| page.items).unwrap_or_default();
-        let has = |stored: &&Arc<store::Stored>| stored.value.windows(text.len()).any(|part| part == text.as_bytes());
-        items.iter().filter(has).map(|stored| shown(resource, codec::decode(stored))).collect()
+    fn is_handle_of_another(&self, (driver, handle): (&str, &str), name: &str) -> bool {
+        self.0.relations.with(&self.0.store, |index| index.is_handle_of_another(driver, handle, name))
     }
 
     fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
@@ -123,6 +117,13 @@ impl Core {
     fn restrict(&self, request: &Request<'_>, user: &crate::auth::User, object: Option<&Value>) -> Outcome<()> {
         let groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
         Ok(admission::restrict_node(request, object, &User { name: &user.name, groups: &groups }, &State(self))?)
+    }
+
+    /// Admission of a new volume while another one with the same handle is being created.
+    pub(super) fn admit_beside_twin(&self, write: &Write<'_>, name: &str) -> Outcome<()> {
+        let groups: Vec<&str> = write.user.groups.iter().map(String::as_str).collect();
+        let request = write.admission(Operation::Create, name, None);
+        Ok(admission::restrict_twin(&request, &User { name: &write.user.name, groups: &groups })?)
     }
 
     /// Admission of the eviction of a pod.
@@ -229,7 +230,10 @@ impl Core {
 
     /// Asks those who can say yes to a request.
     pub(crate) fn with_authority<T>(&self, question: impl FnOnce(&dyn Authority) -> T) -> T {
-        self.rights.with(&self.store, |rbac| question(&WithNodes { rbac, lookup: &State(self) }))
+        self.rights.with(&self.store, |rbac| {
+            let (relations, store) = (&self.relations, &self.store);
+            question(&WithNodes { rbac, lookup: &State(self), relations, store })
+        })
     }
 
     /// Nobody hands out rights that they do not have themselves.

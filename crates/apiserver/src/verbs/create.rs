@@ -11,7 +11,7 @@ use crate::kinds::meta::{self, Birth};
 use crate::kinds::{self, read};
 use crate::sources;
 use crate::status::ApiError;
-use crate::store::{self, CommitError, Expect, Stored, UnixMillis};
+use crate::store::{self, CommitError, Expect, Held, Stored, UnixMillis};
 
 /// How often a generated name is tried.
 const NAME_ATTEMPTS: usize = 8;
@@ -44,7 +44,13 @@ impl Core {
         let version = read::text(&object, "/metadata/resourceVersion").to_owned();
         let generated =
             meta::wants_generated_name(&object).then(|| read::text(&object, "/metadata/generateName").to_owned());
+        // Before admission looks for other volumes with the same handle.
+        let volume = self.volumes.enter(write.resource, &object);
         self.admit_create(write, &mut object)?;
+        if volume.as_ref().is_some_and(|volume| !volume.is_first()) {
+            self.admit_beside_twin(write, read::name(&object))?;
+        }
+        let held = volume.map(|volume| -> Held { volume });
         let uid = self.uid();
         let mut draft = object;
         for _ in 0..NAME_ATTEMPTS {
@@ -61,7 +67,7 @@ impl Core {
             let warnings = kinds::before_create(write.rules, write.resource.kind_named(), &mut object, birth);
             write.warn(warnings?);
             settle(write.resource, write.rules, &mut object);
-            match self.store_new(write, &mut object, &version).await? {
+            match self.store_new(write, &mut object, &version, held.as_ref()).await? {
                 Inserted::Done(stored) => return Ok(Created { object, stored }),
                 Inserted::Taken if generated.is_some() => {}
                 Inserted::Taken => {
@@ -77,13 +83,19 @@ impl Core {
     }
 
     /// Judges a new object and stores it; again while somebody else uses the same quota at the same time.
-    async fn store_new(&self, write: &Write<'_>, object: &mut Value, version: &str) -> Outcome<Inserted> {
+    async fn store_new(
+        &self,
+        write: &Write<'_>,
+        object: &mut Value,
+        version: &str,
+        held: Option<&Held>,
+    ) -> Outcome<Inserted> {
         loop {
             let charges = self.validate_create(write, object)?;
             if !version.is_empty() {
                 return Err(ApiError::version_on_create().into());
             }
-            if let Some(inserted) = self.insert(write, object, charges).await? {
+            if let Some(inserted) = self.insert(write, object, charges, held).await? {
                 return Ok(inserted);
             }
         }
@@ -103,6 +115,7 @@ impl Core {
         write: &Write<'_>,
         object: &mut Value,
         charges: Vec<store::Write>,
+        held: Option<&Held>,
     ) -> Outcome<Option<Inserted>> {
         let key = write.key(read::name(object))?;
         codec::clear_version(object);
@@ -114,7 +127,7 @@ impl Core {
         }
         let mut writes = charges;
         writes.push(self.put(write.resource, key, object, Expect::Absent)?);
-        match self.store.commit_all(writes).await {
+        match self.store.commit_holding(writes, held.cloned()).await {
             Ok(mut committed) => {
                 // The object is the last of what was written.
                 let stored = committed.pop().and_then(|committed| committed.stored);

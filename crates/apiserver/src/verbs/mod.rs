@@ -15,6 +15,7 @@ mod owners;
 mod patch;
 mod update;
 mod view;
+mod volumes;
 mod watch;
 
 pub(crate) use failure::{Failure, Outcome};
@@ -27,6 +28,7 @@ pub(crate) use list::{Collection, Listed};
 pub(crate) use patch::{PatchBody, Patching};
 pub(crate) use update::{Replacement, Updated};
 pub(crate) use view::{Headings, PARTIAL_HEAD, TableForm, list as list_view, partial, partial_list};
+pub(crate) use volumes::VolumesInCreation;
 pub(crate) use watch::{EventForm, OpenWatches, Watching};
 
 use std::borrow::Cow;
@@ -39,6 +41,7 @@ use serde_json::Value;
 use crate::auth::User;
 use crate::catalog::{Catalog, Resource, Snapshot};
 use crate::kinds::{Endpoint, Rules, Timestamp};
+use crate::relations::Relations;
 use crate::request::FieldValidation;
 use crate::rights::Rights;
 use crate::sources::{self, Clock, Entropy};
@@ -57,6 +60,8 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) rights: Rights,
+    pub(crate) relations: Relations,
+    pub(crate) volumes: VolumesInCreation,
     pub(crate) catalog: Catalog,
     /// Watches end when this becomes true.
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,

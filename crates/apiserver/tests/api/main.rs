@@ -2,6 +2,7 @@
 
 mod custom;
 mod door;
+mod handles;
 mod joining;
 mod limits;
 mod node_rules;

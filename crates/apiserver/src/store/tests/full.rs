@@ -114,3 +114,40 @@ async fn a_disk_without_a_free_block_refuses_everything_and_stops_nothing() {
     is_full.store(false, Ordering::SeqCst);
     assert_eq!(store.commit(put(pod("a"), "3")).await.unwrap().revision, Revision(2), "its revision was not used");
 }
+
+/// A record that has room for a few bytes in each batch.
+#[derive(Debug, Default)]
+struct NarrowDisk(MemoryDisk);
+
+impl Durable for NarrowDisk {
+    fn append(&mut self, events: &[Arc<Event>]) -> Result<(), DurableError> {
+        let bytes: usize = events.iter().filter_map(|event| event.new_version()).map(|new| new.value.len()).sum();
+        if bytes > 1_000 {
+            let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(DurableError::doing("writing")(error).for_want_of_space());
+        }
+        self.0.append(events)
+    }
+
+    fn compact(&mut self, plan: &Compaction) -> Result<(), DurableError> {
+        self.0.compact(plan)
+    }
+
+    fn settle(&mut self) -> Result<(), DurableError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_small_write_is_not_refused_because_a_large_one_came_with_it() {
+    use crate::store::{index::Index, watch::View, writer::Writer};
+    let view = Arc::new(View::new(Index::load(MemoryDisk::default().image())));
+    let mut writer = Writer::new(view, Box::new(NarrowDisk::default()), small_history().history);
+    let outcomes = writer.commit(vec![
+        vec![put(pod("a"), "x")],
+        vec![put(pod("b"), &text(2_000))],
+        vec![put(key("leases", "default", "l"), "x")],
+    ]);
+    let codes: Vec<_> = outcomes.into_iter().map(|outcome| outcome.map(drop)).collect();
+    assert_eq!(codes, [Ok(()), Err(CommitError::NoSpace { free: 0 }), Ok(())]);
+}
