@@ -130,6 +130,81 @@ async fn on_a_full_disk_growth_is_refused_the_rest_goes_on_and_all_is_well_when_
     assert!(said.status.success(), "{}", text(&said));
 }
 
+/// Creates objects until one is refused for want of space. Gives their names.
+async fn create_until_full(client: &kube::Client, prefix: &str, bytes: usize) -> Vec<String> {
+    let mut names = Vec::new();
+    loop {
+        let name = format!("{prefix}{}", names.len());
+        let (code, status) = create(client, &name, bytes).await;
+        match code {
+            201 => names.push(name),
+            507 => return names,
+            _ => panic!("{status}"),
+        }
+        assert!(names.len() * bytes < 64 * MIB as usize, "the disk has 64 MiB");
+    }
+}
+
+/// Waits until the store has dropped its history, which makes room, and takes writes that grow again.
+async fn until_accepted(client: &kube::Client, name: &str, bytes: usize) {
+    // The store looks at its space once a second.
+    for _ in 0..MOST_TRIES {
+        let (code, status) = create(client, name, bytes).await;
+        match code {
+            201 => return,
+            507 => assert_eq!(renew(client, "50").await, 200, "a lease is renewed meanwhile"),
+            _ => panic!("{status}"),
+        }
+    }
+    panic!("writes that grow are still refused");
+}
+
+/// Far more requests than a few seconds have room for.
+const MOST_TRIES: usize = 10_000;
+
+/// Fills the disk with objects of the store, empties it and fills it again: the first time the store still has its reserve.
+async fn fills_its_own_disk(bytes: usize) {
+    let site = Site::new();
+    let (mut server, mut admin) = site.server().await;
+    assert_eq!(code(&admin, "POST", LEASES, Some(&json!({"metadata": {"name": "l"}}))).await, 201);
+    for round in ["first", "second", "third"] {
+        let names = create_until_full(&admin, round, bytes).await;
+        assert!(!names.is_empty(), "{round}: nothing is accepted");
+        for second in 10..59 {
+            assert_eq!(renew(&admin, &second.to_string()).await, 200, "a lease is renewed on a full disk");
+        }
+        for path in ["/livez", "/readyz"] {
+            let asked = http::Request::get(path).body(Vec::new()).unwrap();
+            assert_eq!(admin.request_text(asked).await.unwrap(), "ok", "{path}");
+        }
+        if round == "first" {
+            server.kill();
+            (server, admin) = site.server().await;
+            assert_eq!(renew(&admin, "59").await, 200, "a server starts on a disk that it filled");
+        }
+        for name in names {
+            let deleted = ask(&admin, ("DELETE", &format!("{MAPS}/{name}")), None).await.unwrap();
+            assert_eq!(deleted.0, 200, "{round}: {name}: {}", deleted.1);
+        }
+        until_accepted(&admin, round, bytes).await;
+    }
+    server.stop();
+    let said = orlop(&["check", "--data", site.data.to_str().unwrap()]);
+    assert!(said.status.success(), "{}", text(&said));
+}
+
+#[tokio::test]
+async fn a_store_that_fills_its_disk_with_large_objects_can_be_emptied_and_used_again() {
+    needs!(Ext4);
+    fills_its_own_disk(900_000).await;
+}
+
+#[tokio::test]
+async fn a_store_that_fills_its_disk_with_small_objects_can_be_emptied_and_used_again() {
+    needs!(Ext4);
+    fills_its_own_disk(100_000).await;
+}
+
 #[tokio::test]
 async fn a_filesystem_that_becomes_read_only_ends_the_server_and_loses_nothing() {
     needs!(Ext4);

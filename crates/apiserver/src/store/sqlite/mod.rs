@@ -101,10 +101,13 @@ pub(super) fn open(dir: &Path, checkpoint_pages: u32) -> Result<(Image, SqliteLo
     room.look(DatabaseBytes::default());
     let database =
         FileIdentity::of(&place.database()).map_err(|source| OpenError::Io { path: place.database(), source })?;
+    let file = std::fs::File::options().write(true).open(place.database());
+    let file = file.map_err(|source| OpenError::Io { path: place.database(), source })?;
     let mut mark = Mark::open(&place).map_err(|source| OpenError::Io { path: place.mark(), source })?;
     // A crash can come between a commit and its note. From here on readers see that commit.
     mark.set(examined.image.revision).map_err(|source| OpenError::Io { path: place.mark(), source })?;
-    let log = SqliteLog { db, mark, meta, tally: examined.tally, failed: false, room, place, database, _lock: lock };
+    let tally = examined.tally;
+    let log = SqliteLog { db, mark, meta, tally, failed: false, room, place, database, file, _lock: lock };
     Ok((examined.image, log))
 }
 
@@ -225,6 +228,17 @@ fn checkpoint(db: &Connection) -> rusqlite::Result<()> {
     }
 }
 
+/// A batch with no more bytes than this is written without a look at the disk.
+const SMALL_BATCH: u64 = 256 << 10;
+
+/// As the connection sees them, with what its transaction has changed.
+fn database_bytes(db: &Connection, place: &Place) -> DatabaseBytes {
+    let pages = |name| db.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).unwrap_or(0);
+    let bytes = |name| u64::from(pages(name)) * u64::from(PAGE_BYTES);
+    let length = std::fs::metadata(place.database()).map_or(0, |found| found.len());
+    DatabaseBytes { reusable: bytes("freelist_count"), pending: bytes("page_count").saturating_sub(length), length }
+}
+
 /// The record of an open store.
 #[derive(Debug)]
 pub(super) struct SqliteLog {
@@ -238,15 +252,27 @@ pub(super) struct SqliteLog {
     place: Place,
     /// The database that is open, to notice that its path leads elsewhere.
     database: FileIdentity,
+    /// The same, to give it blocks. Closing it ends SQLite's locks on the file, so that it stays open as long as `db`.
+    file: std::fs::File,
     _lock: DirLock,
 }
 
 impl SqliteLog {
     fn append_rows(&mut self, events: &[Arc<Event>]) -> rusqlite::Result<()> {
+        let value = |event: &Arc<Event>| event.new_version().map_or(0, |new| new.value.len() as u64);
+        let before = (events.iter().map(value).sum::<u64>() > SMALL_BATCH).then(|| self.database_bytes().pending);
         let transaction = self.db.transaction()?;
         let mut tally = self.tally;
         for event in events {
             tally += rows::insert(&transaction, &Entry::of(event))?;
+        }
+        if let Some(before) = before
+            && let growth = database_bytes(&transaction, &self.place).pending.saturating_sub(before)
+            && growth > 0
+            && !self.room.can_take(before, growth)
+        {
+            // The transaction ends here, and nothing of it is written.
+            return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None));
         }
         transaction.commit()?;
         self.tally = tally;
@@ -267,14 +293,20 @@ impl SqliteLog {
         Ok(())
     }
 
-    /// Does something with the database, and once more if the disk was full and the reserve could be given up.
+    /// Does something with the database, and again if the disk was full: once the write-ahead file can be written from its
+    /// start, and once the reserve was given up.
     fn with_reserve(
         &mut self,
         doing: &'static str,
         act: impl Fn(&mut Self) -> rusqlite::Result<()>,
     ) -> Result<(), DurableError> {
+        let is_full = |outcome: &rusqlite::Result<()>| outcome.as_ref().is_err_and(is_disk_full);
         let mut outcome = act(self);
-        if outcome.as_ref().is_err_and(is_disk_full) && self.room.ran_out() {
+        if is_full(&outcome) && self.move_write_ahead() {
+            outcome = act(self);
+        }
+        if is_full(&outcome) && self.room.ran_out() {
+            self.move_write_ahead();
             outcome = act(self);
         }
         match outcome {
@@ -282,6 +314,16 @@ impl SqliteLog {
             Err(error) if is_disk_full(&error) => Err(DurableError::doing(doing)(error).for_want_of_space()),
             Err(error) => self.noting(Err(DurableError::doing(doing)(error))),
         }
+    }
+
+    /// Moves what is in the write-ahead file into the database, as far as it can. Gives whether the file is then written
+    /// from its start, where it has its blocks already.
+    fn move_write_ahead(&self) -> bool {
+        let moved = self
+            .db
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
+        // If it cannot, the next commit tries again.
+        moved.is_ok_and(|(frames, moved)| frames > 0 && frames == moved)
     }
 
     /// An open file can be written to after it was removed, and everything in it is then lost when it is closed.
@@ -296,10 +338,7 @@ impl SqliteLog {
     }
 
     fn database_bytes(&self) -> DatabaseBytes {
-        let pages = |name| self.db.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).unwrap_or(0);
-        let bytes = |name| u64::from(pages(name)) * u64::from(PAGE_BYTES);
-        let length = std::fs::metadata(self.place.database()).map_or(0, |found| found.len());
-        DatabaseBytes { reusable: bytes("freelist_count"), pending: bytes("page_count").saturating_sub(length) }
+        database_bytes(&self.db, &self.place)
     }
 
     fn noting<T, E>(&mut self, result: Result<T, E>) -> Result<T, E> {
@@ -328,11 +367,16 @@ impl Durable for SqliteLog {
     }
 
     fn space(&mut self) -> StoreSpace {
-        let (was, database) = (self.room.is_low(), self.database_bytes());
+        let mut database = self.database_bytes();
+        if database.pending > 0 && self.room.is_scarce(database.pending) {
+            // The database takes its blocks while there are any. Otherwise the write-ahead file, which grows with every
+            // commit, takes them, and can then never be emptied.
+            self.move_write_ahead();
+            database = self.database_bytes();
+        }
         let space = self.room.look(database);
-        if !was && space != StoreSpace::Enough {
-            // The database takes its blocks while there are any. If it cannot, the next commit tries again.
-            let _ = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()));
+        if space == StoreSpace::Enough {
+            self.room.allocate_ahead(&self.file, database.length);
         }
         space
     }

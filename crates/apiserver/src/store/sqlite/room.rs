@@ -3,9 +3,14 @@
 //! Guarantees:
 //! - A file of allocated blocks is kept beside the database while there is room for it. It is removed as soon as the
 //!   filesystem is short of space, so that deletes, leases and other small writes still find blocks.
-//! - While space is short the store says so ([`StoreSpace::Low`]), and its writer refuses writes that grow.
+//! - While space is short the store says so ([`StoreSpace::Low`]), and its writer refuses writes that grow. Pages that are
+//!   free inside the database are space like any other: the file of a database does not become smaller, so that objects
+//!   which are deleted give space back nowhere else.
 //! - When there is room again, the file is made again and everything is accepted, without a restart.
-//! - The write-ahead file has its blocks from the start, so that no one else can take them while the store runs.
+//! - The write-ahead file has its blocks from the start, and the database some behind its end, so that no one else can take
+//!   them while the store runs.
+//! - The write-ahead file can always be emptied into the database: where space is scarce, the database takes its blocks
+//!   before anything more is written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -23,9 +28,9 @@ const MIB: u64 = 1 << 20;
 struct RoomLimits {
     /// Size of the file that is given up when space is short.
     reserve: u64,
-    /// Less free space than this is too little.
+    /// Less space than this is too little, in the filesystem and in free pages of the database together.
     low: u64,
-    /// As much as this is enough again, counting pages that are free inside the database.
+    /// As much as this is enough again.
     enough: u64,
 }
 
@@ -36,11 +41,8 @@ impl RoomLimits {
     }
 
     /// Whether space is short, given whether it was before.
-    fn is_low(&self, was_low: bool, free: u64, free_pages: u64) -> bool {
-        match was_low {
-            false => free < self.low,
-            true => free < self.low || free.saturating_add(free_pages) < self.enough,
-        }
+    fn is_low(&self, was_low: bool, available: u64) -> bool {
+        available < if was_low { self.enough } else { self.low }
     }
 }
 
@@ -51,7 +53,12 @@ pub(super) struct DatabaseBytes {
     pub(super) reusable: u64,
     /// Written, and in the write-ahead file only: the database will take them from the filesystem.
     pub(super) pending: u64,
+    /// Of its file.
+    pub(super) length: u64,
 }
+
+/// Blocks that the database has behind its end, for the pages that deletes and leases add on a full disk.
+const AHEAD: u64 = 512 << 10;
 
 /// The space of one open store.
 #[derive(Debug)]
@@ -59,12 +66,14 @@ pub(super) struct Room {
     reserve: PathBuf,
     dir: PathBuf,
     is_low: bool,
+    /// The length of the database behind which it has blocks.
+    ahead_of: Option<u64>,
 }
 
 impl Room {
     /// Looks at the filesystem before anything is written, and gives up the reserve where nothing could be.
     pub(super) fn open(place: &Place) -> Self {
-        let mut room = Self { reserve: place.reserve(), dir: place.dir.clone(), is_low: false };
+        let mut room = Self { reserve: place.reserve(), dir: place.dir.clone(), is_low: false, ahead_of: None };
         room.look(DatabaseBytes::default());
         room
     }
@@ -75,7 +84,7 @@ impl Room {
         let Ok(found) = statvfs(&self.dir) else { return self.space(u64::MAX) };
         let (free, total) = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize);
         let (limits, free) = (RoomLimits::of(total), free.saturating_sub(database.pending));
-        match (self.is_low, limits.is_low(self.is_low, free, database.reusable)) {
+        match (self.is_low, limits.is_low(self.is_low, free.saturating_add(database.reusable))) {
             (false, true) => {
                 self.fall(free);
             }
@@ -95,8 +104,31 @@ impl Room {
         self.fall(0)
     }
 
-    pub(super) fn is_low(&self) -> bool {
-        self.is_low
+    /// Whether there is little enough space that every block is worth a look.
+    pub(super) fn is_scarce(&self, pending: u64) -> bool {
+        statvfs(&self.dir).is_ok_and(|found| {
+            let limits = RoomLimits::of(found.f_blocks * found.f_frsize);
+            found.f_bavail * found.f_frsize < pending.saturating_add(2 * limits.enough)
+        })
+    }
+
+    /// Gives the database blocks behind its end.
+    pub(super) fn allocate_ahead(&mut self, database: &File, length: u64) {
+        if self.ahead_of != Some(length) {
+            self.ahead_of = Some(length);
+            if let Err(error) = fallocate(database, FallocateFlags::KEEP_SIZE, length, AHEAD) {
+                tracing::debug!(%error, "the store's database gets no blocks in advance");
+            }
+        }
+    }
+
+    /// Whether the filesystem has the blocks for a batch twice, in the write-ahead file and in the database, besides what
+    /// the database has still to take. Pages that the database cannot take keep the write-ahead file from being emptied,
+    /// and once that is full nothing can be written, not even a delete.
+    pub(super) fn can_take(&self, pending: u64, growth: u64) -> bool {
+        // As for `look`: one that cannot be asked is not held against its writers.
+        let Ok(found) = statvfs(&self.dir) else { return true };
+        found.f_bavail * found.f_frsize >= pending.saturating_add(growth.saturating_mul(2))
     }
 
     fn space(&self, free: u64) -> StoreSpace {
@@ -158,16 +190,13 @@ mod tests {
         let limits = RoomLimits::of(1 << 40);
         assert_eq!(limits, RoomLimits { reserve: 16 * MIB, low: 8 * MIB, enough: 32 * MIB });
         let cases = [
-            ((false, 8 * MIB, 0), false),
-            ((false, 8 * MIB - 1, 0), true),
-            ((true, 31 * MIB, 0), true),
-            ((true, 32 * MIB, 0), false),
-            // Pages inside the database count, but not where the filesystem itself has nothing left.
-            ((true, 8 * MIB, 100 * MIB), false),
-            ((true, MIB, 100 * MIB), true),
+            ((false, 8 * MIB), false),
+            ((false, 8 * MIB - 1), true),
+            ((true, 31 * MIB), true),
+            ((true, 32 * MIB), false),
         ];
-        for ((was_low, free, pages), is_low) in cases {
-            assert_eq!(limits.is_low(was_low, free, pages), is_low, "{was_low} {free} {pages}");
+        for ((was_low, available), is_low) in cases {
+            assert_eq!(limits.is_low(was_low, available), is_low, "{was_low} {available}");
         }
         assert_eq!(RoomLimits::of(64 * MIB).reserve, 2 * MIB, "a small filesystem keeps less");
     }
