@@ -24,7 +24,7 @@ use super::memory::settled_rss;
 use super::numbers::{Goal, Series, Unit, milliseconds};
 use crate::conformance::{Profile, build};
 use crate::disk::Scratch;
-use crate::kubernetes::{Client, Credential, Endpoint, Question, Up};
+use crate::kubernetes::{Client, Credential, Embedded, Endpoint, Question, Up};
 
 /// What `cargo xtask bench abuse` takes.
 #[derive(Debug, clap::Args)]
@@ -143,11 +143,11 @@ fn allow_files(wanted: usize) -> anyhow::Result<usize> {
     Ok(wanted.min(room))
 }
 
-/// Data whose history begins late, so that a watch from revision 1 is told 410: that of a restored backup.
+/// Data whose history begins late, so that a watch from revision 1 is told 410: that of a restored backup. It has no lease:
+/// for one of another holder the agent waits until it is over, and that would be measured.
 async fn with_cut_history(orlop: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
-    let (first, saved, data) = (folder.join("first"), folder.join("saved"), folder.join("data"));
-    let (stack, _) = Up::start(Up::command(orlop, &first), &first).await?;
-    stack.stop().await?;
+    let (first, saved, data) = (folder.join("api"), folder.join("saved"), folder.join("data"));
+    Embedded::start(orlop, folder).await?.stop().await?;
     for (command, from, to) in
         [("backup", ("--data", &first), ("--to", &saved)), ("restore", ("--from", &saved), ("--data", &data))]
     {
