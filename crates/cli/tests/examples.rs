@@ -163,6 +163,27 @@ fn as_account(admin: &Path, name: &str, file: &Path) -> String {
     file.display().to_string()
 }
 
+/// Rights that only some volumes or flags need: pods that empty volumes with the policy Recycle, and --enable-capacity.
+const NEEDED_NOW_AND_THEN: [(&str, &str, &str); 7] = [
+    ("controllers", "create", "pods"),
+    ("controllers", "delete", "pods"),
+    ("sidecar", "list", "csistoragecapacities.storage.k8s.io"),
+    ("sidecar", "watch", "csistoragecapacities.storage.k8s.io"),
+    ("sidecar", "create", "csistoragecapacities.storage.k8s.io"),
+    ("sidecar", "patch", "csistoragecapacities.storage.k8s.io"),
+    ("sidecar", "delete", "csistoragecapacities.storage.k8s.io"),
+];
+
+#[test]
+fn no_page_tells_to_detach_the_loop_devices_of_everybody() {
+    for entry in std::fs::read_dir(root().join("docs")).expect("there are docs").flatten() {
+        let Ok(page) = std::fs::read_to_string(entry.path()) else { continue };
+        for command in ["losetup -D", "losetup --detach-all"] {
+            assert!(!page.contains(command), "{:?} has {command}", entry.file_name());
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_roles_of_the_examples_are_enough_for_each_program_alone() {
     if let Some(why) = hindrance() {
@@ -174,6 +195,10 @@ async fn the_roles_of_the_examples_are_enough_for_each_program_alone() {
     api.address().await;
     let admin = data.with_extension("kubeconfig");
     kubectl(&admin, &["apply", "-f", &root().join("examples/rbac").display().to_string()], "");
+    for (name, verb, resource) in NEEDED_NOW_AND_THEN {
+        let account = format!("--as=system:serviceaccount:kube-system:orlop-{name}");
+        kubectl(&admin, &["auth", "can-i", verb, resource, "--all-namespaces", &account], "");
+    }
     let account = |name: &str| as_account(&admin, name, &place.path().join(format!("{name}.kubeconfig")));
     let path = |name: &str| place.path().join(name).display().to_string();
     let (socket, pool, agent) = (path("csi.sock"), path("pool"), path("agent"));

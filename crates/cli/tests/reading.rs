@@ -12,6 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use driver_local::record::{self, CopyIntent, SourceStamp};
 use serde_json::{Value, json};
 
 use site::{CLAIMS, CLASSES, Site, VOLUMES, orlop, run};
@@ -113,6 +114,18 @@ async fn a_mounted_volume_is_shown_down_to_its_pod_and_top_counts_its_place() {
     site.until(VOLUMES, gone).await;
 }
 
+const COPY: &str = "vol-aaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// As a driver leaves it that ends while it copies.
+fn leave_an_unfinished_copy(pool: &Path) {
+    let dir = pool.join(".tmp").join(COPY);
+    std::fs::create_dir(&dir).expect("the pool has such a directory");
+    let stamp = SourceStamp { inode: 1, size: 1, modified_ns: 1, changed_ns: 1 };
+    let intent = CopyIntent { request: "vol-gone".to_owned(), stamp, copied: 4096, created_ms: 1 };
+    std::fs::write(dir.join("copy.json"), record::seal(&intent).expect("it can be written"))
+        .expect("it can be written");
+}
+
 #[tokio::test]
 async fn a_volume_that_nobody_knows_is_found_and_deleted_only_when_told_twice() {
     let site = Site::up().await;
@@ -123,6 +136,13 @@ async fn a_volume_that_nobody_knows_is_found_and_deleted_only_when_told_twice() 
     let agreed = orphans(&[]);
     assert_eq!(agreed.code, Some(0), "{agreed:?}");
     assert!(agreed.stdout.contains("has 1 volume and 0 snapshots; the cluster knows them all"), "{agreed:?}");
+
+    leave_an_unfinished_copy(&site.data.join("pool"));
+    let hidden = orphans(&[]);
+    assert!(hidden.stdout.contains("Hidden in the pool; no list of the driver shows it:"), "{hidden:?}");
+    assert!(hidden.stdout.contains(&format!("{COPY}: an unfinished copy of vol-gone, 4 KiB copied")), "{hidden:?}");
+    let listed = orphans(&["-o", "json"]).json();
+    assert!(listed["leftovers"][0]["path"].as_str().is_some_and(|path| path.ends_with(COPY)), "{listed:#}");
 
     // Released, and nobody's any more: its object still names the volume.
     assert_eq!(site.say("DELETE", &format!("{CLAIMS}/data"), None).await.0, 200);

@@ -135,6 +135,33 @@ mod tests {
         assert!((shown - second.as_secs_f64()).abs() < 5.0, "{shown} {second:?}");
     }
 
+    const AHEAD: Duration = Duration::from_secs(1_000_000);
+    const INSIDE: &str = "ORLOP_TEST_BOOT_CLOCK_AHEAD";
+
+    /// A time namespace whose boot clock is ahead of the monotonic one, as both are after a long suspend.
+    #[test]
+    fn boot_time_counts_the_time_in_suspend() {
+        if std::env::var_os(INSIDE).is_some() {
+            assert!(SystemClock.boot() >= AHEAD, "{:?}", SystemClock.boot());
+            return;
+        }
+        let ahead = AHEAD.as_secs().to_string();
+        let unshared = |program: &std::ffi::OsStr, args: &[&str]| {
+            let mut command = std::process::Command::new("unshare");
+            command.args(["--time", "--boottime", &ahead, "--fork"]).arg(program).args(args);
+            command.env(INSIDE, "1").output()
+        };
+        if !unshared("true".as_ref(), &[]).is_ok_and(|output| output.status.success()) {
+            println!("skipped: no time namespace can be made here");
+            return;
+        }
+        let this = std::env::current_exe().expect("a test has a path");
+        let name = "time::tests::boot_time_counts_the_time_in_suspend";
+        let output = unshared(this.as_os_str(), &["--exact", name, "--nocapture"]).expect("unshare runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_wait_on_boot_time_ends_soon_after_a_suspend() {
         let clock = SuspendableClock::starting_at(Timestamp::UNIX_EPOCH);

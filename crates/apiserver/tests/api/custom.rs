@@ -48,6 +48,31 @@ fn foo(version: &str) -> Value {
     json!({"apiVersion": format!("conf.io/{version}"), "kind": "Foo", "metadata": {"name": "f"}, "spec": {"b": 1}})
 }
 
+/// Two hundred such patterns once took 840 MB for each write of an object.
+#[tokio::test(start_paused = true)]
+async fn a_definition_whose_patterns_are_too_large_together_is_refused() {
+    let server = Server::start().await;
+    let patterns = |count: usize| {
+        let fields = (0..count).map(|number| {
+            let pattern = format!("^\\w{{60}}{number}$");
+            (format!("f{number}"), json!({"type": "string", "pattern": pattern}))
+        });
+        let mut wanted = definition();
+        for version in wanted["spec"]["versions"].as_array_mut().expect("a list") {
+            let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"];
+            spec["properties"] = fields.clone().collect::<serde_json::Map<String, Value>>().into();
+        }
+        wanted
+    };
+    let refused = server.call("POST", DEFINITIONS, Some(&patterns(200))).await;
+    let causes = refused.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+    assert_eq!((refused.code, causes.len()), (422, 1), "the rest is not even compiled: {}", refused.body);
+    let said = causes[0]["message"].as_str().unwrap_or_default();
+    assert!(said.contains("regular expressions of a definition may have at most"), "{said}");
+    let accepted = server.call("POST", DEFINITIONS, Some(&patterns(1))).await;
+    assert_eq!(accepted.code, 201, "one of them is no harm: {}", accepted.body);
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_served_version_shows_the_same_object() {
     let (server, background) = established().await;

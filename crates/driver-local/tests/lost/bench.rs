@@ -135,6 +135,16 @@ impl Bench {
     }
 
     pub(crate) fn create_from(&self, name: &str, fs: &str, size: u64, source: Option<&driver_sdk::Source>) -> VolumeId {
+        self.try_create_from(name, fs, size, source).unwrap()
+    }
+
+    pub(crate) fn try_create_from(
+        &self,
+        name: &str,
+        fs: &str,
+        size: u64,
+        source: Option<&driver_sdk::Source>,
+    ) -> Result<VolumeId, Error> {
         let request = CreateVolume {
             name: name.to_owned(),
             capacity: CapacityRange { required: size, limit: None },
@@ -143,7 +153,7 @@ impl Bench {
             secrets: Secrets::default(),
             topology: None,
         };
-        self.core().create_volume(&request, source).unwrap().id
+        self.core().create_volume(&request, source).map(|made| made.id)
     }
 
     /// The staging path of a volume, which is made as a caller makes it.

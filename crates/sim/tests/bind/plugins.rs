@@ -5,7 +5,7 @@ use std::path::Path;
 use api::keys::{annotation, finalizer, provisioner};
 use control::bind::Options;
 use control::bind::plugins::{self, Provisioning};
-use serde_json::json;
+use serde_json::{Value, json};
 use sim::faults::{Fate, Refusal};
 
 use crate::rig::{Mishap, User, claim, class, play_with, volume};
@@ -27,6 +27,13 @@ async fn ask(user: &User) -> String {
     wish["spec"]["storageClassName"] = json!("dirs");
     let made = user.make(&wish).await;
     format!("pvc-{}", made["metadata"]["uid"].as_str().expect("it has a uid"))
+}
+
+/// A pod `p` that uses claim `c`.
+fn pod_of_claim() -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": "p"},
+        "spec": {"containers": [{"name": "main", "image": "example/main"}],
+            "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}})
 }
 
 #[test]
@@ -136,5 +143,89 @@ fn a_policy_changed_at_the_last_moment_saves_the_data_although_the_cache_lags() 
         user.wait().await;
         assert_eq!(entries(root.path()).len(), 1, "the server was asked before anything was deleted");
         assert!(user.find_volume(&name).await.is_some());
+    });
+}
+
+#[test]
+fn the_cause_of_a_directory_that_cannot_be_deleted_is_in_the_status_and_in_the_event() {
+    let root = tempfile::tempdir().expect("a directory can be made");
+    play_with(host_path(root.path()), None, async |user| {
+        let name = ask(&user).await;
+        user.wait().await;
+        user.assert_bound("c", &name, true).await;
+        let made = root.path().join(&entries(root.path())[0]);
+        std::fs::remove_dir(&made).expect("it is empty");
+        std::os::unix::fs::symlink("/", &made).expect("a link can be made");
+        user.drop_claim("c").await;
+        user.wait().await;
+        let held = user.volume(&name).await;
+        let cause = "is a link or no directory; it is not followed";
+        assert_eq!(held["status"]["phase"], "Failed", "{held:#}");
+        assert!(held["status"]["message"].as_str().is_some_and(|why| why.contains(cause)), "{held:#}");
+        let events = user.events(&name).await;
+        assert!(events.iter().any(|event| event.contains("VolumeFailedDelete") && event.contains(cause)), "{events:?}");
+    });
+}
+
+/// Stored by a server that refuses it once, with everything else as it should be.
+#[test]
+fn a_volume_that_cannot_be_stored_is_told_on_the_claim() {
+    let root = tempfile::tempdir().expect("a directory can be made");
+    let mishap = Mishap { write: 1, fate: Fate::Refused(Refusal::InternalError) };
+    play_with(host_path(root.path()), Some(mishap), async |user| {
+        let name = ask(&user).await;
+        user.wait().await;
+        let told = "Warning ProvisioningFailed: Error creating provisioned PV object for claim default/c";
+        let events = user.events("c").await;
+        assert!(events.iter().any(|event| event.starts_with(told)), "{events:?}");
+        user.assert_bound("c", &name, true).await;
+        assert_eq!(entries(root.path()).len(), 1, "the directory of the first attempt");
+    });
+}
+
+#[test]
+fn a_volume_that_pods_still_use_is_not_emptied_and_says_so_4_10_recycle() {
+    let root = tempfile::tempdir().expect("a directory can be made");
+    let data = root.path().join("data");
+    std::fs::create_dir(&data).expect("a directory can be made");
+    play_with(host_path(root.path()), None, async |user| {
+        let mut recycled = volume("v", "1Gi");
+        recycled["spec"].as_object_mut().expect("it is a map").remove("csi");
+        recycled["spec"]["hostPath"] = json!({"path": data.to_string_lossy()});
+        recycled["spec"]["persistentVolumeReclaimPolicy"] = json!("Recycle");
+        user.make(&recycled).await;
+        user.make(&claim("c", "1Gi")).await;
+        user.wait().await;
+        user.make(&pod_of_claim()).await;
+        std::fs::write(data.join("file"), "in use").expect("a file can be made");
+        user.drop_claim("c").await;
+        user.wait().await;
+        assert_eq!(user.volume("v").await["status"]["phase"], "Released");
+        assert_eq!(entries(&data), ["file"], "the pod still uses it");
+        let told = "Normal VolumeFailedRecycle: Volume is used by pods: default/p";
+        let events = user.events("v").await;
+        assert_eq!(events.iter().filter(|event| *event == told).count(), 1, "{events:?}");
+        user.drop_pod("p").await;
+        user.wait().await;
+        assert_eq!(user.volume("v").await["status"]["phase"], "Available");
+        assert_eq!(entries(&data), Vec::<String>::new());
+    });
+}
+
+/// A difference from upstream, which waits for the pods first; docs/differences.md says why.
+#[test]
+fn a_volume_that_no_plugin_can_empty_fails_at_once_also_while_pods_use_it() {
+    play_with(Options::default(), None, async |user| {
+        let mut recycled = volume("v", "1Gi");
+        recycled["spec"]["persistentVolumeReclaimPolicy"] = json!("Recycle");
+        user.make(&recycled).await;
+        user.make(&claim("c", "1Gi")).await;
+        user.wait().await;
+        user.make(&pod_of_claim()).await;
+        user.drop_claim("c").await;
+        user.wait().await;
+        let held = user.volume("v").await;
+        let status = (&held["status"]["phase"], &held["status"]["message"]);
+        assert_eq!(status, (&json!("Failed"), &json!("No recycler plugin found for the volume!")));
     });
 }

@@ -202,6 +202,11 @@ impl User {
         drop(self.client.patch::<Value>(Kind::CLAIM, &key, &patch).await);
     }
 
+    pub(crate) async fn drop_pod(&self, name: &str) {
+        let key = Key::namespaced("default", name);
+        self.client.delete::<api::Pod>(&key, &Preconditions::default()).await.expect("it can be deleted");
+    }
+
     /// Asks for a claim's end; what holds it stays.
     pub(crate) async fn drop_claim_gently(&self, name: &str) {
         let key = Key::namespaced("default", name);
