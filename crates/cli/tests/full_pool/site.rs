@@ -241,8 +241,13 @@ impl WrittenVolume {
         if self.losses_reported > 0 && !is_marked {
             return Err("unstaging answered DATA_LOSS and the volume is not marked".to_owned());
         }
-        let both = self.writers.iter().zip(&self.reports);
-        both.map(|(writer, report)| writer.place.judge(report, is_marked)).collect()
+        // A raw device has one record of failed writes for all its writers. The fsync of one of them takes the error, and then neither
+        // the other writer nor the driver gets it (docs/data-safety.md).
+        let device_reported =
+            self.kind == VolumeKind::Block && self.reports.iter().any(|report| report.error.is_some());
+        let mut both = self.writers.iter().zip(&self.reports);
+        both.try_for_each(|(writer, report)| writer.place.judge(report, is_marked, device_reported))
+            .map_err(|fault| format!("{fault} ({})", self.summary(is_marked)))
     }
 
     fn summary(&self, is_marked: bool) -> String {

@@ -128,7 +128,7 @@ impl WritePlace {
                 }
                 file.write_all_at(&record(self.key, number), self.offset(number))?;
                 report.written = number;
-                if number == BEFORE || self.syncs && random.next() % 16 == 0 {
+                if number == BEFORE || self.syncs && random.next().is_multiple_of(16) {
                     file.sync_all()?;
                     report.synced = number;
                 }
@@ -165,8 +165,9 @@ impl WritePlace {
         })
     }
 
-    /// Everything that was synced is there, and whoever got no error finds everything, or the mark.
-    pub(crate) fn judge(&self, report: &WriterReport, is_marked: bool) -> Result<(), String> {
+    /// Everything that was synced is there, and whoever got no error finds everything, or the mark. `device_reported`: the kernel has
+    /// reported failed writes of the raw device to one of its writers.
+    pub(crate) fn judge(&self, report: &WriterReport, is_marked: bool, device_reported: bool) -> Result<(), String> {
         let who = if self.syncs { "who syncs" } else { "who never syncs" };
         if let Some(missing) = self.first_missing(report.synced) {
             return Err(format!(
@@ -177,7 +178,7 @@ impl WritePlace {
         if report.error.as_ref().is_some_and(|error| error.is_read_only) && !is_marked {
             return Err(format!("{who}: the filesystem turned read-only and the volume is not marked"));
         }
-        if report.error.is_some() || is_marked {
+        if report.error.is_some() || is_marked || device_reported {
             return Ok(());
         }
         match self.first_missing(report.written) {
