@@ -167,11 +167,11 @@ fn the_cause_of_a_directory_that_cannot_be_deleted_is_in_the_status_and_in_the_e
     });
 }
 
-/// Stored by a server that refuses it once, with everything else as it should be.
+/// The answer is none after which the server is asked whether the volume was stored all the same.
 #[test]
 fn a_volume_that_cannot_be_stored_is_told_on_the_claim() {
     let root = tempfile::tempdir().expect("a directory can be made");
-    let mishap = Mishap { write: 1, fate: Fate::Refused(Refusal::InternalError) };
+    let mishap = Mishap { write: 1, fate: Fate::Refused(Refusal::Gone) };
     play_with(host_path(root.path()), Some(mishap), async |user| {
         let name = ask(&user).await;
         user.wait().await;
