@@ -189,7 +189,7 @@ fn validate_names(object: &Value) -> FieldErrors {
 
 fn validate_versions(object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let mut left = PATTERNS_BYTES;
+    let mut left = Some(PATTERNS_BYTES);
     let versions = read::list(object, "/spec/versions");
     if versions.is_empty() {
         errors.push(FieldError::required("spec.versions", "must have at least one version"));
@@ -224,7 +224,7 @@ fn validate_versions(object: &Value) -> FieldErrors {
 }
 
 /// What must be understood to serve objects by a schema: its types, patterns and rules.
-fn validate_schema(schema: &Value, field: &str, errors: &mut FieldErrors, left: &mut usize) {
+fn validate_schema(schema: &Value, field: &str, errors: &mut FieldErrors, left: &mut Option<usize>) {
     if errors.is_full() {
         return;
     }
@@ -255,13 +255,11 @@ fn validate_schema(schema: &Value, field: &str, errors: &mut FieldErrors, left: 
     }
 }
 
-/// A pattern must be one, and all patterns of a definition must fit into the room for them. `left` is what is left of it;
-/// after the first pattern that does not fit, further ones are not compiled.
-fn validate_pattern(pattern: &str, field: &str, left: &mut usize) -> Option<FieldError> {
+/// A pattern must be one, and all patterns of a definition must fit into the room for them. `left` is what is left of it, and
+/// none after the first pattern that did not fit: further ones are not compiled.
+fn validate_pattern(pattern: &str, field: &str, left: &mut Option<usize>) -> Option<FieldError> {
     let field = format!("{field}.pattern");
-    if pattern.is_empty() || *left == 0 {
-        return None;
-    }
+    let room = left.filter(|_| !pattern.is_empty())?;
     let bytes = match pattern_bytes(pattern) {
         Ok(bytes) => bytes,
         Err(regex::Error::CompiledTooBig(_)) => {
@@ -269,9 +267,8 @@ fn validate_pattern(pattern: &str, field: &str, left: &mut usize) -> Option<Fiel
         }
         Err(_) => return Some(FieldError::invalid(field, pattern, "must be a valid regular expression")),
     };
-    let fits = left.checked_sub(bytes);
-    *left = fits.unwrap_or_default();
-    fits.is_none().then(|| {
+    *left = room.checked_sub(bytes);
+    left.is_none().then(|| {
         let detail = format!(
             "the regular expressions of a definition may have at most {PATTERNS_BYTES} bytes together when they are \
              compiled, and with this one they have more"
