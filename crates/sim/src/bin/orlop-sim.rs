@@ -79,9 +79,10 @@ impl Play {
                 .map(Self::Storage)
                 .map_err(|_| wrong(names::<storage::Mutation>())),
             Kind::Nodes => {
-                let also = nodes::USUAL.iter().chain(&args.also).copied().collect();
                 let mutation = nodes::Mutation::from_str(name, true);
-                mutation.map(|mutation| Self::Nodes(mutation, also)).map_err(|_| wrong(names::<nodes::Mutation>()))
+                mutation
+                    .map(|mutation| Self::Nodes(mutation, args.also.clone()))
+                    .map_err(|_| wrong(names::<nodes::Mutation>()))
             }
         }
     }

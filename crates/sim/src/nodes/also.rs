@@ -36,7 +36,17 @@ pub enum Also {
 }
 
 /// What worlds do by themselves, each of them a few of these.
-pub const USUAL: &[Also] = &[];
+pub const USUAL: &[Also] = &[
+    Also::HandOvers,
+    Also::Suspensions,
+    Also::WrongClocks,
+    Also::Clones,
+    Also::LostAttachments,
+    Also::ForceDetach,
+    Also::ServerClock,
+    Also::MissingPools,
+    Also::LostWrites,
+];
 
 /// How often a world does one of [`USUAL`].
 const OFTEN: Odds = Odds::of_10_000(2_500);

@@ -173,7 +173,7 @@ impl Tally {
 
 /// Lives through the run of a seed. The mutation is what should be noticed.
 pub fn run(seed: Seed, mutation: Mutation) -> Result<Report, WorldError> {
-    run_with(seed, mutation, USUAL)
+    run_with(seed, mutation, &[])
 }
 
 /// The same in a world in which this happens besides.
