@@ -93,7 +93,8 @@ async fn third_is_lost(api: &kube::Client, first: &str) {
         let node = get(api, &format!("/api/v1/nodes/{THIRD}")).await?;
         let said = condition(&node);
         let lost = said["status"] == "Unknown" && said["reason"] == "NodeStatusUnknown";
-        (lost && taints(&node) == [("unreachable", "NoExecute"), ("unreachable", "NoSchedule")]).then_some(())
+        let unreachable = taint::UNREACHABLE.text();
+        (lost && taints(&node) == [(unreachable, "NoExecute"), (unreachable, "NoSchedule")]).then_some(())
     })
     .await;
     assert_eq!(shown(api, THIRD).await, "NotReady");
@@ -136,16 +137,11 @@ async fn shown(api: &kube::Client, name: &str) -> &'static str {
     }
 }
 
-/// The taints of a node, in order, without their common prefix.
+/// The taints of a node, in order.
 fn taints(node: &Value) -> Vec<(&str, &str)> {
     let all = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut taints: Vec<(&str, &str)> = all
-        .iter()
-        .filter_map(|taint| {
-            let key = taint["key"].as_str()?;
-            Some((key.strip_prefix("node.kubernetes.io/").unwrap_or(key), taint["effect"].as_str()?))
-        })
-        .collect();
+    let taints = all.iter().filter_map(|taint| Some((taint["key"].as_str()?, taint["effect"].as_str()?)));
+    let mut taints: Vec<(&str, &str)> = taints.collect();
     taints.sort_unstable();
     taints
 }
