@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::Mutation;
 use crate::random::{Odds, Random};
 
 /// One kind of misfortune.
@@ -51,10 +52,13 @@ pub const USUAL: &[Also] = &[
 /// How often a world does one of [`USUAL`].
 const OFTEN: Odds = Odds::of_10_000(2_500);
 
-/// What one world does: what is demanded, and what it draws.
-pub(super) fn draw(random: &mut Random, demanded: &[Also]) -> BTreeSet<Also> {
-    let drawn = USUAL.iter().filter(|_| random.happens(OFTEN));
-    drawn.chain(demanded).copied().collect()
+/// The kinds of one world: those that are demanded, or else some of [`USUAL`]. A mutation is looked for in a world that has only
+/// what it needs.
+pub(super) fn draw(random: &mut Random, mutation: Mutation, demanded: &[Also]) -> BTreeSet<Also> {
+    if mutation != Mutation::None || !demanded.is_empty() {
+        return demanded.iter().copied().collect();
+    }
+    USUAL.iter().filter(|_| random.happens(OFTEN)).copied().collect()
 }
 
 impl Also {

@@ -176,7 +176,7 @@ pub fn run(seed: Seed, mutation: Mutation) -> Result<Report, WorldError> {
     run_with(seed, mutation, &[])
 }
 
-/// The same in a world in which this happens besides.
+/// The same in a world in which these kinds happen besides; without any, some of [`USUAL`] do.
 pub fn run_with(seed: Seed, mutation: Mutation, also: &[Also]) -> Result<Report, WorldError> {
     let mut setup = Setup::default();
     // Short enough that a watch which is held for a while comes too late.
@@ -186,7 +186,7 @@ pub fn run_with(seed: Seed, mutation: Mutation, also: &[Also]) -> Result<Report,
 }
 
 async fn live(world: World, mutation: Mutation, also: &[Also]) -> Report {
-    let layout = Layout::draw(&mut world.random("layout"), also::draw(&mut world.random("also"), also));
+    let layout = Layout::draw(&mut world.random("layout"), also::draw(&mut world.random("also"), mutation, also));
     world.journal().note("world", format_args!("seed {} {layout:?}", world.seed()));
     let storage = Witness::new(&world);
     let model = Model::new(&world, layout.habits.clone(), State::new(&[], 1 << 50));
