@@ -35,13 +35,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let folders = [scratch.path().to_path_buf(), crate::target().join("tmp")];
     let before = leftovers::under(&folders);
     if args.package.is_empty() && args.rest.is_empty() {
-        report.section("unit and integration tests", || {
-            cargo_test(&args, &["--lib", "--bins", "--tests", "--examples"], scratch.path(), &skips)
-        });
-        report.section("documentation tests", || cargo_test(&args, &["--doc"], scratch.path(), &skips));
+        // One run of cargo for all of them: documentation tests of their own would build every dependency again.
+        report.section("unit, integration and documentation tests", || cargo_test(&args, scratch.path(), &skips));
     } else {
-        // A package need not have a library, and then cargo refuses to be asked for its tests.
-        report.section("chosen tests", || cargo_test(&args, &[], scratch.path(), &skips));
+        report.section("chosen tests", || cargo_test(&args, scratch.path(), &skips));
     }
     report.section("nothing left behind", || {
         let left: Vec<String> = leftovers::under(&folders).difference(&before).map(ToString::to_string).collect();
@@ -51,9 +48,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     report.close("section")
 }
 
-fn cargo_test(args: &Args, kinds: &[&str], scratch: &Path, skips: &Path) -> anyhow::Result<()> {
+fn cargo_test(args: &Args, scratch: &Path, skips: &Path) -> anyhow::Result<()> {
     let mut command = tools::cargo();
-    command.args(["test", "--no-fail-fast"]).args(kinds).current_dir(crate::root());
+    command.args(["test", "--no-fail-fast"]).current_dir(crate::root());
     match &args.package[..] {
         [] => command.arg("--workspace"),
         names => command.args(names.iter().flat_map(|name| ["-p", name])),
