@@ -56,6 +56,8 @@ pub mod annotation {
     /// On a Node: the objects are those of a backup, and the node's agent has not said since then what it uses. On a
     /// VolumeAttachment: its status does not say whether the volume is attached. `orlop restore` and `orlop salvage` write it.
     pub const RESTORED: Annotation = Annotation("orlop.dev/restored");
+    /// On a Node with [`RESTORED`]: which volumes its agent found there after the restore.
+    pub const RESTORED_VOLUMES: Annotation = Annotation("orlop.dev/restored-volumes");
     /// On a pod that stands for a machine: its node.
     pub const HOST_MOUNT_NODE: Annotation = Annotation("orlop.dev/host-mount-node");
     /// On a pod that stands for a machine: which filesystem is shown at the path, as `MAJOR:MINOR ROOT` of the mount table.

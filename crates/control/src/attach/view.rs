@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{Attachment, Claim, CsiDriver, Key, Node, Pod, PodSource, Volume};
 use lifecycle::attach::target::{Around, Target, targets};
-use lifecycle::attach::{AttachmentIdentity, identify, is_hashed_name, parse_unique, published, resolve, wish};
+use lifecycle::attach::{
+    AttachmentIdentity, identify, is_hashed_name, parse_unique, published, resolve, restored, wish,
+};
 use lifecycle::{Lookup as Known, attach::hold};
 use runtime::cache::Lookup;
 use runtime::{Cache, Index};
@@ -186,9 +188,24 @@ impl View {
             let want = wants.entry(node.clone()).or_insert_with(|| Want { node, target, pods: Vec::new() });
             want.pods.push(pod);
         }
+        self.recover(unique, &mut wants);
         let mut wants: Vec<Want> = wants.into_values().collect();
         wants.sort_by_key(|want| want.pods.iter().map(|pod| pod.meta.created).min());
         wants
+    }
+
+    /// Adds the nodes that have a volume without an attachment, since the objects were restored from a backup: it has to be
+    /// attached there before it can be detached, or kept from other nodes.
+    fn recover(&self, unique: &str, wants: &mut BTreeMap<Box<str>, Want>) {
+        let reporting = self.nodes_restored.all(RESTORED);
+        for node in reporting.iter().filter(|node| restored::lists(node, unique)) {
+            let volumes = self.volumes_of(unique);
+            let Some(target) = volumes.iter().find_map(|volume| Target::of_volume(volume).ok()?) else { continue };
+            if self.attachments.get(&Key::cluster(&target.attachment(node.name()))).is_none() {
+                let name: Box<str> = node.name().into();
+                wants.entry(name.clone()).or_insert_with(|| Want { node: name, target, pods: Vec::new() });
+            }
+        }
     }
 
     /// The objects that name a volume.
@@ -271,10 +288,10 @@ impl View {
         self.node(node).is_some_and(|node| node.reports_attached(unique))
     }
 
-    /// The other nodes that may have volumes that no object tells of, since the objects were restored from a backup.
-    pub(super) fn unconfirmed(&self, node: &str) -> Vec<Box<str>> {
+    /// The other nodes that may have a volume that no attachment tells of, since the objects were restored from a backup.
+    pub(super) fn unconfirmed(&self, node: &str, unique: &str) -> Vec<Box<str>> {
         let restored = self.nodes_restored.all(RESTORED);
-        let others = restored.iter().filter(|other| other.name() != node && hold::awaits_report(other));
+        let others = restored.iter().filter(|other| other.name() != node && restored::may_have(other, unique));
         others.map(|other| other.name().into()).collect()
     }
 
@@ -290,7 +307,9 @@ impl View {
         match target.sharing {
             Sharing::ManyNodes => hold::Need::Wanted,
             Sharing::OneNode => match self.turn(attachment, &target.unique()) {
-                hold::Need::Wanted if !self.unconfirmed(&attachment.node).is_empty() => hold::Need::Unconfirmed,
+                hold::Need::Wanted if !self.unconfirmed(&attachment.node, &target.unique()).is_empty() => {
+                    hold::Need::Unconfirmed
+                }
                 need => need,
             },
         }

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::keys::annotation;
 use api::object::UnixSeconds;
 use api::{Attachment, Key, Kind, Node, Pod};
 use futures_util::stream::{self, StreamExt as _};
 use lifecycle::attach::Target;
 use lifecycle::attach::hold::Rules;
 use lifecycle::attach::target::{Origin, Sharing};
-use lifecycle::attach::wish::{self, Because, OVERDUE, Other, Slot, Users, Wish};
+use lifecycle::attach::restored::{self, LISTED_BY_NODE};
+use lifecycle::attach::wish::{self, Because, Listing, OVERDUE, Other, Slot, Users, Wish};
 use lifecycle::{Decision, Lookup, Reason as _};
 use runtime::Verdict;
 use runtime::client::Error;
@@ -109,7 +111,8 @@ impl Attachments {
             own: own.map(|own| &**own),
             others: &others,
             doubts: &doubtful,
-            unconfirmed: &self.wake.view.unconfirmed(&want.node),
+            unconfirmed: &self.wake.view.unconfirmed(&want.node, unique),
+            listing: Listing::of(node.as_deref().is_some_and(|node| restored::lists(node, unique))),
             users,
             slot: Slot::Free,
             waited,
@@ -146,7 +149,9 @@ impl Attachments {
     async fn attach(&self, want: &Want) -> Result<(), Error> {
         let name = want.target.attachment(&want.node);
         self.wake.ends.attaching.waiting(&name);
-        let body = body(want, &name, self.foreseen(want));
+        let node = self.wake.view.node(&want.node);
+        let is_listed = node.is_some_and(|node| restored::lists(&node, &want.target.unique()));
+        let body = body(want, &name, self.foreseen(want), Listing::of(is_listed));
         let Err(error) = self.context.create::<Attachment>(None, &body).await else { return Ok(()) };
         let key = Key::cluster(&name);
         let message = error.to_string();
@@ -246,17 +251,21 @@ fn users(want: &Want, wants: &[Want]) -> Users {
     Users { here, elsewhere: elsewhere.len() }
 }
 
-fn body(want: &Want, name: &str, noted: Option<Notes>) -> Value {
+fn body(want: &Want, name: &str, noted: Option<Notes>, listing: Listing) -> Value {
     let source = match &want.target.origin {
         Origin::Volume { name } => json!({"persistentVolumeName": name}),
         Origin::Inline { spec, .. } => json!({"inlineVolumeSpec": spec}),
     };
-    let metadata = match noted {
+    let mut metadata = match noted {
         Some(Notes { finalizer, annotations }) => {
             json!({"name": name, "finalizers": [finalizer], "annotations": annotations})
         }
         None => json!({"name": name}),
     };
+    if listing == Listing::Listed {
+        // Its status does not say whether the volume is attached: the node says so.
+        metadata["annotations"][annotation::RESTORED.text()] = LISTED_BY_NODE.into();
+    }
     json!({
         "apiVersion": Kind::ATTACHMENT.api_version(),
         "kind": Kind::ATTACHMENT.kind,

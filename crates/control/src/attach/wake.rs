@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use api::{Attachment, Claim, CsiDriver, Node, Pod, Volume};
-use lifecycle::attach::hold;
+use lifecycle::attach::restored::{RestoreReport, restore_report};
 use runtime::{Change, Queue, Subscription};
 
 use super::gate::{Gate, Waiter};
@@ -146,10 +146,17 @@ impl Wake {
     /// A node has said what it uses, or cannot use anything any more: whoever waited for it is looked at again. That happens
     /// only after a backup was restored.
     fn on_report_after_restore(&self, change: &Change<Node>) {
-        let awaits = |node: Option<&Arc<Node>>| node.is_some_and(|node| hold::awaits_report(node));
-        if awaits(change.before()) == awaits(change.after()) {
+        let report = |node: Option<&Arc<Node>>| node.map_or(RestoreReport::Complete, |node| restore_report(node));
+        let (before, after) = (report(change.before()), report(change.after()));
+        if before == after {
             return;
         }
+        for report in [before, after] {
+            if let RestoreReport::Lists(volumes) = report {
+                volumes.into_iter().for_each(|unique| self.queues.volumes.add(unique));
+            }
+        }
+        self.view.pods.walk().filter(|pod| !pod.volumes.is_empty()).for_each(|pod| self.pod(&pod));
         for attachment in self.view.attachments.walk() {
             self.queues.nodes.add(attachment.node.as_str().into());
             if let Some(unique) = self.view.identity(&attachment) {

@@ -13,10 +13,13 @@
 mod calls;
 mod pass;
 mod reconcile;
+mod restored;
 mod round;
 mod volumes;
 mod wake;
 mod writes;
+
+pub(crate) use restored::restored_nodes;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tracing::Instrument as _;
 
 use super::Attacher;
+use super::restored;
 use super::round::{Read, Round, Secret};
 use super::wake::What;
 use super::writes::Trouble;
@@ -25,6 +26,8 @@ use crate::provision::csi::wire;
 
 /// How many steps one pass takes before others get their turn.
 const ROUNDS: usize = 16;
+/// How long an attachment that was restored waits until the nodes are looked at again.
+const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a step leaves to do.
 pub(super) enum Step {
@@ -101,6 +104,7 @@ impl Attacher {
             node,
             listed: round.listed.as_ref().map_or(Lookup::NotCached, Live::lookup),
             secret: round.secret_seen(),
+            restored: round.restored.as_ref().map_or(Lookup::NotCached, Lookup::Found),
             forced: self.board.forced(attachment),
             progress: &round.progress,
         })
@@ -113,7 +117,13 @@ impl Attacher {
         (decision, facts): (Decision<Action, Because>, &Facts),
     ) -> Step {
         let Decision { because, actions } = decision;
-        let Some(action) = actions.into_iter().next() else { return Step::Over(Verdict::Done) };
+        let Some(action) = actions.into_iter().next() else {
+            return Step::Over(match because {
+                // Nodes are not followed for the rare case of a restore.
+                Because::AwaitsReport { .. } => Verdict::Again(REPORT_PAUSE),
+                _ => Verdict::Done,
+            });
+        };
         match action {
             Action::ReadVolume { name } => match self.read_volume(&name).await {
                 Ok(live) => {
@@ -125,6 +135,13 @@ impl Attacher {
             Action::ReadNode { name } => match self.context.read::<CsiNode>(&Key::cluster(&name)).await {
                 Ok(live) => {
                     round.node = Some(live);
+                    Step::On
+                }
+                Err(error) => failed(error),
+            },
+            Action::ReadRestored => match restored::read(&self.context, self.options.node.as_deref()).await {
+                Ok(cluster) => {
+                    round.restored = Some(cluster);
                     Step::On
                 }
                 Err(error) => failed(error),

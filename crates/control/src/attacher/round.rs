@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::{Attachment, CsiNode, Uid};
+use lifecycle::attach::restored::RestoredCluster;
 use lifecycle::attacher::attachment::{Progress, SecretSeen};
 use lifecycle::provision::csi::secrets::Reference;
 use serde_json::Value;
@@ -19,6 +20,7 @@ pub(super) struct Round {
     pub(super) node: Option<Live<CsiNode>>,
     /// The handle that the attachment was named after, if the driver was asked.
     pub(super) listed: Option<Live<String>>,
+    pub(super) restored: Option<RestoredCluster>,
     pub(super) secret: Option<Secret>,
     pub(super) progress: Progress,
 }

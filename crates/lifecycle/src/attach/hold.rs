@@ -5,8 +5,8 @@
 //!    it is not ready, or the driver has taken the volume away already. Time alone is evidence only if the operator said so
 //!    (`--force-detach-after`).
 //! 2. "Not in use" is believed only of a node object that could have said otherwise.
-//! 3. After the objects of a backup were restored, a volume for one node is told to no node before every other node has said
-//!    what it uses, is gone or was put out of service ([`awaits_report`]).
+//! 3. After the objects of a backup were restored, a volume for one node is told to no node while another node may have it
+//!    ([`super::restored`]).
 
 use std::fmt;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use api::object::UnixSeconds;
 use api::{Attachment, Node};
 
 use super::names::{attachment_name, is_hashed_name, parse_unique};
+use super::restored::awaits_report;
 use crate::{Lookup, Notice, Reason, Standing};
 
 /// Whether somebody wants an attachment where it is.
@@ -212,13 +213,6 @@ fn used(held: &Held<'_>, node: &Node) -> Hold {
     }
 }
 
-/// Whether a node may have volumes that no object tells of: it has not said what it uses since the objects were restored, and
-/// no operator answers for it.
-pub fn awaits_report(node: &Node) -> bool {
-    let out_of_service = node.ready != Readiness::Ready && node.has_taint(taint::OUT_OF_SERVICE);
-    node.meta.annotation(annotation::RESTORED).is_some() && !out_of_service
-}
-
 fn unused(attachment: &Attachment, node: &Node) -> Hold {
     if awaits_report(node) {
         return Hold::Restored;
@@ -269,8 +263,8 @@ impl fmt::Display for Hold {
                  deleted"
             ),
             Self::Unconfirmed => f.write_str(
-                "a pod there wants it; the API server was restored from a backup, and another node has not reported since \
-                 then what it uses",
+                "a pod there wants it; the API server was restored from a backup, and another node may have it since \
+                 then",
             ),
             Self::InUse { ready: Readiness::Ready, .. } => f.write_str(
                 "no pod there uses it, but the node still has it mounted; it is released when the node reports that it \

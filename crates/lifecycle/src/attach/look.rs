@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use api::{Attachment, Node, Pod, PodVolume};
 
-use super::hold::{Held, Hold, Need, Rules, awaits_report, judge, usage};
+use super::hold::{Held, Hold, Need, Rules, judge, usage};
 use super::identity::{AttachmentIdentity, identify};
+use super::restored::{lists, may_have};
 use super::target::{Around, Target, Unattachable, resolve, targets};
-use super::wish::{Because, Other, Slot, Users, Wish, about};
+use super::wish::{Because, Listing, Other, Slot, Users, Wish, about};
 use crate::Lookup;
 
 /// What was seen of a cluster.
@@ -45,7 +46,8 @@ impl Sight<'_> {
             own,
             others: &others,
             doubts: &self.doubts(pod, &target),
-            unconfirmed: &self.unconfirmed(&pod.node),
+            unconfirmed: &self.unconfirmed(&pod.node, &target.unique()),
+            listing: self.node(&pod.node).found().map_or(Listing::Unlisted, |node| Listing::of(lists(node, &target.unique()))),
             users: &self.users(pod, &target),
             slot: Slot::Free,
             waited: own.map_or(Duration::ZERO, |own| self.age(own)),
@@ -70,9 +72,9 @@ impl Sight<'_> {
         Other { attachment, hold: self.hold(attachment), told }
     }
 
-    /// The other nodes that have not said what they use since the objects were restored.
-    fn unconfirmed(&self, node: &str) -> Vec<Box<str>> {
-        let others = self.nodes.iter().filter(|other| other.name() != node && awaits_report(other));
+    /// The other nodes that may have a volume since the objects were restored.
+    fn unconfirmed(&self, node: &str, unique: &str) -> Vec<Box<str>> {
+        let others = self.nodes.iter().filter(|other| other.name() != node && may_have(other, unique));
         others.map(|other| other.name().into()).collect()
     }
 

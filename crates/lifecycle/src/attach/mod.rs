@@ -10,6 +10,7 @@
 //! | [`wish`] | a pod wants a volume on its node: attach it, or why not |
 //! | [`hold`] | an attachment nobody wants: may it go, on what evidence |
 //! | [`node`] | what a node is told, and what leaves it, in which order |
+//! | [`restored`] | which node may have which volume after a backup was restored |
 //! | [`look`] | the same reasons from plain lists, for whoever only looks |
 //!
 //! [`explain`](crate::explain) and events print the same reasons: [`Because`] for who waits, [`Hold`] for who holds.
@@ -19,6 +20,7 @@ mod identity;
 pub mod look;
 mod names;
 pub mod node;
+pub mod restored;
 pub mod target;
 #[cfg(test)]
 mod tests;

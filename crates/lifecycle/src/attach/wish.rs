@@ -4,7 +4,9 @@
 //! 1. A volume for one node gets no attachment while any other node has one, confirmed or not, coming or going
 //!    (weakness 31). Whether a node really has it is unknown until its attachment is gone.
 //! 2. Nor while an attachment of the driver whose volume is not known is on another node.
-//! 3. An error of the attacher ends nothing: the attachment stays, and the attacher tries again (races 32, 33).
+//! 3. Nor while another node may have it since the objects were restored from a backup. A node that says that it has the volume
+//!    gets an attachment in any case.
+//! 4. An error of the attacher ends nothing: the attachment stays, and the attacher tries again (races 32, 33).
 
 use std::fmt;
 use std::time::Duration;
@@ -33,8 +35,9 @@ pub struct Wish<'a> {
     pub others: &'a [Other<'a>],
     /// The driver's attachments to other nodes whose volume is not known.
     pub doubts: &'a [&'a Attachment],
-    /// Other nodes that have not said what they use since the objects were restored from a backup.
+    /// Other nodes that may have the volume since the objects were restored from a backup.
     pub unconfirmed: &'a [Box<str>],
+    pub listing: Listing,
     /// Pods that want the volume on other nodes.
     pub users: &'a Users,
     pub slot: Slot,
@@ -49,6 +52,19 @@ pub struct Other<'a> {
     pub hold: Hold,
     /// Whether that node was told that it has the volume.
     pub told: bool,
+}
+
+/// Whether the node said, after the objects were restored from a backup, that it has the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    Listed,
+    Unlisted,
+}
+
+impl Listing {
+    pub fn of(is_listed: bool) -> Self {
+        if is_listed { Self::Listed } else { Self::Unlisted }
+    }
 }
 
 /// Who uses a volume elsewhere, as far as somebody of one namespace may know.
@@ -114,6 +130,10 @@ pub enum Because {
     Attach {
         node: Box<str>,
     },
+    /// The node has it, and the attachment that told so is lost with what happened after the backup.
+    Recover {
+        node: Box<str>,
+    },
     Attaching {
         driver: Word,
         node: Box<str>,
@@ -140,7 +160,7 @@ pub enum Because {
         volume: Box<str>,
         node: Box<str>,
     },
-    /// It is attached, and the node is not told before other nodes have said what they use.
+    /// Other nodes may have it since the objects were restored from a backup, and it may be on one only.
     Unconfirmed {
         volume: Box<str>,
         nodes: Vec<Box<str>>,
@@ -154,7 +174,7 @@ pub enum Because {
 /// What to do about a volume that pods on a node want.
 pub fn decide(wish: &Wish<'_>) -> Decision<Action, Because> {
     match about(wish) {
-        because @ Because::Attach { .. } => Decision::act(because, Action::Attach),
+        because @ (Because::Attach { .. } | Because::Recover { .. }) => Decision::act(because, Action::Attach),
         because => Decision::rest(because),
     }
 }
@@ -205,6 +225,9 @@ fn without(wish: &Wish<'_>) -> Because {
     if !node.attach_is_managed() {
         return Because::Unmanaged { node: wish.node_name.into() };
     }
+    if wish.listing == Listing::Listed {
+        return Because::Recover { node: wish.node_name.into() };
+    }
     if wish.target.sharing == Sharing::OneNode && !wish.others.is_empty() {
         let holder = |other: &Other<'_>| Holder { node: other.attachment.node.clone(), hold: other.hold.clone() };
         let holders = wish.others.iter().map(holder).collect();
@@ -217,6 +240,9 @@ fn without(wish: &Wish<'_>) -> Because {
             named: doubt.volume.clone().unwrap_or_default(),
             node: doubt.node.clone(),
         };
+    }
+    if wish.target.sharing == Sharing::OneNode && !wish.unconfirmed.is_empty() {
+        return Because::Unconfirmed { volume: wish.target.name().into(), nodes: wish.unconfirmed.to_vec() };
     }
     match wish.slot {
         Slot::Full { limit } => Because::Queued { driver: wish.target.driver.clone(), limit },
@@ -287,6 +313,9 @@ impl fmt::Display for Because {
                 write!(f, "driver {driver} has {limit} volumes to attach and detach already; this one is next")
             }
             Self::Attach { node } => write!(f, "the volume is to be attached to node {node:?}"),
+            Self::Recover { node } => {
+                write!(f, "node {node:?} has the volume, and its VolumeAttachment is not in the backup that was restored")
+            }
             Self::Attaching { driver, node } => {
                 write!(f, "the attacher of driver {driver} attaches the volume to node {node:?}")
             }
@@ -312,8 +341,8 @@ impl fmt::Display for Because {
             }
             Self::Unconfirmed { volume, nodes } => write!(
                 f,
-                "volume {volume:?} is attached, and may be in use elsewhere: the API server was restored from a backup, and \
-                 not all nodes have reported since then what they use ({})",
+                "volume {volume:?} may be in use on another node: the API server was restored from a backup, and these nodes \
+                 have not reported since then what they use, or have the volume: {}",
                 nodes.join(", ")
             ),
             Self::Attached { volume, .. } => write!(f, "AttachVolume.Attach succeeded for volume \"{volume}\" "),
@@ -331,6 +360,7 @@ impl Reason for Because {
             Self::Second { .. } => "second",
             Self::Queued { .. } => "queued",
             Self::Attach { .. } => "attach",
+            Self::Recover { .. } => "recover",
             Self::Attaching { .. } => "attaching",
             Self::Failed { .. } => "attach_failed",
             Self::Overdue { .. } => "attach_overdue",
@@ -344,7 +374,7 @@ impl Reason for Because {
     fn standing(&self) -> Standing {
         match self {
             Self::Attached { .. } => Standing::Settled,
-            Self::Attach { .. } | Self::Unreported { .. } => Standing::Moving,
+            Self::Attach { .. } | Self::Recover { .. } | Self::Unreported { .. } => Standing::Moving,
             Self::Queued { .. } | Self::Attaching { .. } | Self::Failed { .. } | Self::Overdue { .. } => {
                 Standing::Waiting
             }
@@ -368,7 +398,7 @@ impl Reason for Because {
             Self::Leaving { error: Some(_), .. } => Some(Notice::warning(FAILED, self.to_string())),
             Self::Attached { .. } => Some(Notice::normal(SUCCEEDED, self.to_string())),
             Self::NodeMissing { .. } | Self::Unmanaged { .. } | Self::Queued { .. } | Self::Attach { .. } => None,
-            Self::Attaching { .. } | Self::Leaving { error: None, .. } | Self::Unreported { .. } => None,
+            Self::Recover { .. } | Self::Attaching { .. } | Self::Leaving { error: None, .. } | Self::Unreported { .. } => None,
         }
     }
 }

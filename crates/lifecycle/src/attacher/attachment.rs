@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use super::publication::{Described, Origin};
 use super::{Attacher, Because, Handler, Publication, Target, Unfit};
-use crate::attach::attachment_name;
+use crate::attach::restored::{RestoredCluster, is_restored};
+use crate::attach::target::Sharing;
+use crate::attach::{self, attachment_name};
 use crate::decision::{Decision, Lookup};
 use crate::migration;
 use crate::outcome::{Call, Code, Outcome, outcome};
@@ -35,6 +37,8 @@ pub struct Seen<'a> {
     pub listed: Lookup<'a, String>,
     /// The secret that was read, and what came of it.
     pub secret: Option<(&'a Reference, SecretSeen<'a>)>,
+    /// The restored nodes and all attachments, which an attachment that was restored depends on.
+    pub restored: Lookup<'a, RestoredCluster>,
     pub forced: Forced,
     pub progress: &'a Progress,
 }
@@ -86,6 +90,8 @@ pub enum Action {
     ReadNode {
         name: String,
     },
+    /// Ask the server for the nodes that were restored and for all attachments, then decide again. No write.
+    ReadRestored,
     /// Look for the handle among the driver's volumes, then decide again. No write.
     FindHandle,
     /// Read the secret for the coming call, then decide again. No write.
@@ -203,6 +209,9 @@ impl<'a> Seen<'a> {
             }
             (None, true, Forced::Yes) | (None, false, _) => {}
         }
+        if let Some(node) = self.awaited_node()? {
+            return Ok(Decision::rest(Because::AwaitsReport { node }));
+        }
         if self.may_guard_unread() {
             return Ok(Decision::act(Because::Unguarded, Action::GuardVolume));
         }
@@ -230,6 +239,23 @@ impl<'a> Seen<'a> {
             Because::Wanted { node_id: target.node_id.clone() },
             Action::Publish(Box::new(publication), target),
         ))
+    }
+
+    /// The node that a restored attachment waits for: its volume may be there by now.
+    fn awaited_node(&self) -> Known<Option<Box<str>>> {
+        let is_doubtful = is_restored(self.attachment) && !self.attachment.attached;
+        let target = self.cached.and_then(|volume| attach::Target::of_volume(volume).ok()?);
+        let is_shared = target.as_ref().is_some_and(|target| target.sharing == Sharing::ManyNodes);
+        if !is_doubtful || is_shared {
+            return Ok(None);
+        }
+        let unique = attach::published(self.attachment).or_else(|| target.map(|target| target.unique()));
+        match (unique, self.restored) {
+            // Without a volume nothing is published.
+            (None, _) | (_, Lookup::Absent) => Ok(None),
+            (Some(_), Lookup::NotCached) => first(Because::ReportsUnread, Action::ReadRestored),
+            (Some(unique), Lookup::Found(cluster)) => Ok(cluster.awaited_node(self.attachment, &unique)),
+        }
     }
 
     /// Whether the status says what the driver last answered.

@@ -16,6 +16,12 @@ pub enum Because {
     SecretUnread,
     /// The volume is gone, and the driver may know what it was.
     HandleUnread,
+    /// The attachment came with a backup, and which node has its volume is not known.
+    ReportsUnread,
+    /// The attachment came with a backup, and its volume may be on this node.
+    AwaitsReport {
+        node: Box<str>,
+    },
     /// The attachment cannot be carried out, or taken back, as things are.
     Unfit(Unfit),
     /// 3.6 step 3
@@ -49,6 +55,14 @@ impl fmt::Display for Because {
             Self::NodeUnread => write!(f, "what the driver calls the node has to be read first"),
             Self::SecretUnread => write!(f, "the secret has to be read first"),
             Self::HandleUnread => write!(f, "the volume's object is gone; the driver is asked which volume it was"),
+            Self::ReportsUnread => {
+                write!(f, "the API server was restored from a backup; which node has the volume has to be read first")
+            }
+            Self::AwaitsReport { node } => write!(
+                f,
+                "the API server was restored from a backup; the volume may be on node {node:?} by now, which has not reported \
+                 yet or has not let go of it"
+            ),
             Self::Unfit(unfit) => unfit.fmt(f),
             Self::Unguarded => write!(f, "the volume must not go while it is attached"),
             Self::Unrecorded => write!(f, "what is going to be published is not written down"),
@@ -75,6 +89,8 @@ impl Reason for Because {
             Self::NodeUnread => "node_unread",
             Self::SecretUnread => "secret_unread",
             Self::HandleUnread => "handle_unread",
+            Self::ReportsUnread => "reports_unread",
+            Self::AwaitsReport { .. } => "awaits_report",
             Self::Unfit(_) => "unfit",
             Self::Unguarded => "unguarded",
             Self::Unrecorded => "unrecorded",
@@ -94,12 +110,14 @@ impl Reason for Because {
             Self::Unfit(Unfit::NodeMissing { .. } | Unfit::DriverNotOnNode { .. } | Unfit::VolumeGoing { .. }) => {
                 Standing::Waiting
             }
+            Self::AwaitsReport { .. } => Standing::Waiting,
             Self::Unfit(_) => Standing::Stuck,
             Self::NothingToDo
             | Self::VolumeUnread
             | Self::NodeUnread
             | Self::SecretUnread
             | Self::HandleUnread
+            | Self::ReportsUnread
             | Self::Unguarded
             | Self::Unrecorded
             | Self::Moved { .. }

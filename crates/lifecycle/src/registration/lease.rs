@@ -6,6 +6,8 @@
 //!    own; it is recognised by the mark that every renewal carries.
 //! 2. The lease of an earlier process is taken without waiting only on proof that this process ended and that nothing was
 //!    written since. In all other cases the holder is watched for the whole duration of the lease.
+//! 3. An absent lease is no proof either: it goes with the Node object, while the agent that held it goes on. An agent that is
+//!    not the first one in its directory watches the absence for the whole duration of a lease.
 
 use std::fmt;
 
@@ -146,6 +148,35 @@ pub fn lease_holder(
     LeaseHolder::Another(other)
 }
 
+/// What an agent knows of the time before a lease was absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentHistory {
+    /// No agent has worked in this directory before: there is no other copy of it.
+    FirstStart,
+    /// An agent has worked here before. Another machine may be a copy of this one and may have the node's volumes mounted.
+    WorkedBefore,
+}
+
+/// What to do about a lease that is absent: it went with the Node, or there never was one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AbsentLease {
+    /// No other agent can be waiting for it, or hold volumes for it.
+    TakeNow,
+    /// The agent that had it before creates it again soon after the Node is back; only if it stays absent for the whole
+    /// duration of a lease is that agent gone.
+    WatchFirst,
+}
+
+/// Decides about an absent lease. `is_held` says whether this process may act for the node at this moment.
+pub fn absent_lease(is_held: bool, history: AgentHistory, predecessor: Option<&Predecessor>) -> AbsentLease {
+    let is_beside_the_api = predecessor.is_some_and(|before| before.proof == Proof::LockBesideTheApi);
+    match history {
+        AgentHistory::FirstStart => AbsentLease::TakeNow,
+        AgentHistory::WorkedBefore if is_held || is_beside_the_api => AbsentLease::TakeNow,
+        AgentHistory::WorkedBefore => AbsentLease::WatchFirst,
+    }
+}
+
 /// Why an agent does nothing: another holder renews the lease of its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRefusal {
@@ -237,6 +268,21 @@ mod tests {
         assert_eq!(judge(&lease(&us, "", 6), &own, None), copy, "doubt is not ours");
         assert_eq!(judge(&lease("", "t1", 6), &own, None), LeaseHolder::Nobody);
         assert_eq!(lease_holder(Lookup::Absent, &identity("b1"), &own, None), LeaseHolder::Nobody);
+    }
+
+    #[test]
+    fn an_absent_lease_is_watched_by_agents_that_are_not_the_first_of_their_directory() {
+        let before = |proof| Some(Predecessor { renewals: OwnRenewals::default(), proof });
+        for (is_held, history, predecessor, want) in [
+            (false, AgentHistory::FirstStart, None, AbsentLease::TakeNow),
+            (false, AgentHistory::WorkedBefore, None, AbsentLease::WatchFirst),
+            (true, AgentHistory::WorkedBefore, None, AbsentLease::TakeNow),
+            // A clone of the disk that held the lease since has such a lock, too.
+            (false, AgentHistory::WorkedBefore, before(Proof::LockOfThisBoot), AbsentLease::WatchFirst),
+            (false, AgentHistory::WorkedBefore, before(Proof::LockBesideTheApi), AbsentLease::TakeNow),
+        ] {
+            assert_eq!(absent_lease(is_held, history, predecessor.as_ref()), want, "{history:?} {predecessor:?}");
+        }
     }
 
     #[test]

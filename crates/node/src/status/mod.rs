@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use api::keys::{annotation, label};
 use api::{Attachment, Key, Kind, Node};
-use lifecycle::attach::attachment_name;
+use lifecycle::attach::restored::{RestoreReport, report_text, restore_report};
+use lifecycle::attach::{attachment_name, unique_name};
 use lifecycle::node::{Held, Origin};
 use runtime::client::Error;
 use runtime::{Patch, causes};
@@ -33,6 +34,14 @@ enum Report {
     Settled,
     /// The objects were restored from a backup, and this node may have volumes that no attachment tells of.
     Unconfirmed,
+}
+
+/// A volume that is on this machine, or may be.
+#[derive(Debug)]
+struct VolumeHere {
+    unique: Box<str>,
+    /// The name of the attachment that it should have.
+    attachment: String,
 }
 
 impl Agent {
@@ -108,26 +117,36 @@ impl Agent {
         }
     }
 
-    /// After the objects were restored from a backup nobody knows what this node uses until it has said so. It has once its
-    /// list is stored and each volume that is here has an attachment to it: what has none may be given to another node.
+    /// After the objects were restored from a backup no object tells what this node uses until the agent has said so. It says
+    /// first which volumes are here, and is done once each of them has an attachment: what has none may be given to another
+    /// node.
     async fn confirm_after_restore(&self, node: &Node) -> Result<Report, Error> {
-        if node.meta.annotation(annotation::RESTORED).is_none() {
-            return Ok(Report::Settled);
-        }
+        let Some(mark) = node.meta.annotation(annotation::RESTORED) else { return Ok(Report::Settled) };
         if !self.world().known {
             return Ok(Report::Unconfirmed);
         }
-        for name in self.attachments_here() {
-            match self.context.client.get::<Attachment>(Kind::ATTACHMENT, &Key::cluster(&name)).await {
+        let here = self.volumes_here();
+        let mut unattached = false;
+        for name in here.iter().map(|volume| &volume.attachment) {
+            match self.context.client.get::<Attachment>(Kind::ATTACHMENT, &Key::cluster(name)).await {
                 Ok(_) => {}
-                Err(error) if error.is_not_found() => return Ok(Report::Unconfirmed),
+                Err(error) if error.is_not_found() => unattached = true,
                 Err(error) => return Err(error),
             }
+        }
+        if unattached {
+            let listed = match restore_report(node) {
+                RestoreReport::Lists(volumes) => volumes,
+                RestoreReport::Missing | RestoreReport::Complete => Vec::new(),
+            };
+            // What has left in between stays on the list: it may still have to be detached.
+            let volumes: BTreeSet<Box<str>> = here.into_iter().map(|volume| volume.unique).chain(listed).collect();
+            return self.list_after_restore(node, report_text(mark, volumes)).await;
         }
         let patch = Patch::Merge(json!({
             "metadata": {
                 "uid": node.meta.uid.as_str(),
-                "annotations": {annotation::RESTORED.text(): null},
+                "annotations": {annotation::RESTORED.text(): null, annotation::RESTORED_VOLUMES.text(): null},
                 "labels": {label::RESTORED.text(): null},
             },
         }));
@@ -142,9 +161,27 @@ impl Agent {
         }
     }
 
-    /// The attachments that the volumes on this machine should have: of those that are there or may be, not of those that only
-    /// the metadata of an earlier boot speaks for.
-    fn attachments_here(&self) -> Vec<String> {
+    /// Says which volumes are here, some of them without an attachment.
+    async fn list_after_restore(&self, node: &Node, text: String) -> Result<Report, Error> {
+        if node.meta.annotation(annotation::RESTORED_VOLUMES) != Some(&text) {
+            let patch = Patch::Merge(json!({
+                "metadata": {
+                    "uid": node.meta.uid.as_str(),
+                    "annotations": {annotation::RESTORED_VOLUMES.text(): text},
+                },
+            }));
+            match self.context.client.patch::<Node>(Kind::NODE, &node.meta.key, &patch).await {
+                Ok(node) => drop(self.nodes.wrote(node)),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Report::Unconfirmed)
+    }
+
+    /// The volumes on this machine that should have an attachment: those that are there or may be, not those that only the
+    /// metadata of an earlier boot speaks for.
+    fn volumes_here(&self) -> Vec<VolumeHere> {
         let may_be_here = |held: Held| !matches!(held, Held::No | Held::Maybe(Origin::Recorded));
         let world = self.world();
         let here = world.actual.values().filter(|entry| {
@@ -152,7 +189,10 @@ impl Agent {
                 && (may_be_here(entry.device) || entry.pods.values().any(|pod| may_be_here(pod.held)))
         });
         here.filter_map(|entry| match &entry.what {
-            What::Csi { driver, handle, .. } => Some(attachment_name(driver.as_str(), handle, &self.options.node)),
+            What::Csi { driver, handle, .. } => Some(VolumeHere {
+                unique: unique_name(driver.as_str(), handle).into(),
+                attachment: attachment_name(driver.as_str(), handle, &self.options.node),
+            }),
             What::InTree { .. } | What::LocalDevice { .. } => None,
         })
         .collect()

@@ -41,24 +41,14 @@ pub const USUAL: &[Also] = &[
     Also::HandOvers,
     Also::Suspensions,
     Also::WrongClocks,
-    Also::LostAttachments,
-    Also::ForceDetach,
-    Also::ServerClock,
-    Also::MissingPools,
-    Also::LostWrites,
-];
-
-/// The order in which kinds are drawn. A kind that leaves [`USUAL`] stays here, so that worlds without it remain as they are.
-const DRAWN: &[Also] = &[
-    Also::HandOvers,
-    Also::Suspensions,
-    Also::WrongClocks,
     Also::Clones,
     Also::LostAttachments,
     Also::ForceDetach,
     Also::ServerClock,
     Also::MissingPools,
     Also::LostWrites,
+    Also::Overmounts,
+    Also::Restores,
 ];
 
 /// How often a world does one of [`USUAL`].
@@ -70,8 +60,7 @@ pub(super) fn draw(random: &mut Random, mutation: Mutation, demanded: &[Also]) -
     if mutation != Mutation::None || !demanded.is_empty() {
         return demanded.iter().copied().collect();
     }
-    let drawn = DRAWN.iter().filter(|_| random.happens(OFTEN));
-    drawn.filter(|also| USUAL.contains(also)).copied().collect()
+    USUAL.iter().filter(|_| random.happens(OFTEN)).copied().collect()
 }
 
 impl Also {

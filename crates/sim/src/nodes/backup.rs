@@ -16,9 +16,18 @@ use crate::{Component, World};
 const SECOND: Duration = Duration::from_secs(1);
 const RESTORED: [&str; 2] = ["nodes", "volumeattachments"];
 
+/// How the objects of a backup are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Restored {
+    /// As `orlop restore` stores them.
+    InDoubt,
+    /// As they were, which is wrong.
+    AsItWas,
+}
+
 /// Takes a backup and restores it some time later, again and again until the world is calm. The controllers are down during
 /// the `restoring`.
-pub(super) async fn live(world: &World, eyes: &Eyes, restoring: &Outage) {
+pub(super) async fn live(world: &World, eyes: &Eyes, restoring: &Outage, restored: Restored) {
     let mut random = world.random("backups");
     let (weather, component) = (world.weather(), world.component("backup", crate::faults::Fair));
     let store = world.api().store();
@@ -29,7 +38,7 @@ pub(super) async fn live(world: &World, eyes: &Eyes, restoring: &Outage) {
         if !weather.is_calm() {
             restoring.begin();
             sleep(random.between(&(SECOND..=10 * SECOND))).await;
-            restore(store, &component, &backup, random.number()).await;
+            restore(store, &component, (&backup, restored), random.number()).await;
             eyes.restored();
             eyes.judge();
             restoring.end();
@@ -43,7 +52,7 @@ fn objects(store: &Store) -> Vec<Arc<Stored>> {
     all.into_iter().filter(|stored| RESTORED.contains(&stored.key.resource())).collect()
 }
 
-async fn restore(store: &Store, component: &Component, backup: &[Arc<Stored>], mark: u64) {
+async fn restore(store: &Store, component: &Component, (backup, restored): (&[Arc<Stored>], Restored), mark: u64) {
     component.note("restores a backup");
     let mark = mark.to_string();
     let kept: BTreeSet<&Key> = backup.iter().map(|stored| &stored.key).collect();
@@ -54,7 +63,11 @@ async fn restore(store: &Store, component: &Component, backup: &[Arc<Stored>], m
         }
     }
     for stored in backup {
-        if let Some(value) = in_doubt(stored, &mark) {
+        let value = match restored {
+            Restored::InDoubt => in_doubt(stored, &mark),
+            Restored::AsItWas => Some(stored.value.clone()),
+        };
+        if let Some(value) = value {
             writes.push(Write::put(stored.key.clone(), Expect::Anything, value));
         }
     }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use control::provision::csi::{self, GuardOptions, Sidecar, SidecarOptions, Sweep};
 use control::{Context, attach, attacher, bind, protect, provision};
 use futures_util::future::{join, join3};
-use lifecycle::registration::lease::AgentIdentity;
+use lifecycle::registration::lease::{AgentHistory, AgentIdentity, OwnRenewals, Predecessor};
 use node::Agent;
 use node::drivers::{Drivers, Registered};
 use node::layout::Layout as Directories;
 use node::registry::Readiness;
-use node::registry::machine::{Facts, Machine as NodeKeeper, NoMemory, Options as KeeperOptions, Untainting};
-use runtime::Stop;
+use node::registry::machine::{Facts, LeaseMemory, Machine as NodeKeeper, Options as KeeperOptions, Untainting};
+use runtime::{Clock, Stop};
 use runtime::csi::Driver;
 use runtime::queue::Backoff;
 use tokio::task::JoinSet;
@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use super::days::{Cabled, Place};
 use super::witness::{Eyes, ROOT};
 use super::{Also, Company, FORCE_AFTER, Layout, Mutation, RESYNC};
-use crate::clock::Clocks;
+use crate::clock::{Clocks, StoppedClock};
 use crate::driver::Model;
 use crate::faults::Seeded;
 use crate::machine::{ModelHost, Power, Rough};
@@ -217,11 +217,16 @@ impl Cast {
     async fn agent(&self, place: &Place, component: &crate::Component, life: u64) {
         let stop = Stop::never();
         let clock = self.clocks.of(&self.world, place.machine.name());
+        let clock: Arc<dyn Clock> = match self.mutation {
+            Mutation::StoppedClock => Arc::new(StoppedClock { right: clock, slept: place.slept.clone() }),
+            _ => clock,
+        };
         let process = Process::with_clock(&self.world, component, life, clock);
         let context = process.context.clone();
         let rough = Rough::new(&self.world, &format!("{} life {life}", component.name()), self.layout.host_crash);
         let rough = if self.layout.kind_host { rough.kind() } else { rough };
-        let host = Arc::new(ModelHost::new(&place.machine, component, rough));
+        let host = ModelHost::new(&place.machine, component, rough);
+        let host = Arc::new(if self.mutation == Mutation::TrustOldBoot { host.with_one_boot() } else { host });
         let options = runtime::csi::Options::on_node();
         let driver = Driver::new(place.side.clone(), options, &context.metrics);
         let drivers = Drivers::default();
@@ -267,8 +272,8 @@ impl Cast {
         let name = place.machine.name().to_owned();
         // A clone has the name, the directory and the machine id of its original, and another boot.
         let identity = AgentIdentity { place: name.clone(), machine: name.clone(), boot: boot.to_string() };
-        let options =
-            KeeperOptions { node: name, identity, memory: Arc::new(NoMemory), facts, untainting: Untainting::Ours };
+        let memory = Arc::new(DirectoryHistory(place.history()));
+        let options = KeeperOptions { node: name, identity, memory, facts, untainting: Untainting::Ours };
         let (_initialised, ready) = runtime::watch::channel(Readiness::Initialised);
         let keeper = NodeKeeper::new(context, options, ready);
         tokio::select! {
@@ -277,4 +282,20 @@ impl Cast {
             _ = keeper.while_held(&stop, agent) => {}
         }
     }
+}
+
+/// The memory of an agent that knows whether an agent has worked in its directory, and nothing else.
+#[derive(Debug)]
+struct DirectoryHistory(AgentHistory);
+
+impl LeaseMemory for DirectoryHistory {
+    fn predecessor(&self) -> Option<Predecessor> {
+        None
+    }
+
+    fn history(&self) -> AgentHistory {
+        self.0
+    }
+
+    fn store(&self, _renewals: &OwnRenewals) {}
 }

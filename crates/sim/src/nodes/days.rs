@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use api::keys::{annotation, label, taint};
 use api::{Key, Kind};
+use lifecycle::registration::lease::AgentHistory;
 use node::host::{Access, Force};
 use node::layout::Layout;
 use runtime::client::Preconditions;
@@ -23,6 +24,7 @@ use tokio::time::sleep;
 
 use super::Also;
 use super::witness::{DEVICES, Eyes, ROOT, shown};
+use crate::clock::Slept;
 use crate::driver::{Attach, Model, NodeSide, Places, VolumeUse, Writeback};
 use crate::faults::{Ask, Fate, Fates, Flow, Verdict};
 use crate::machine::{Machine, Power, Superblock};
@@ -88,6 +90,10 @@ pub(super) struct Place {
     pub(super) kills: watch::Sender<u64>,
     zone: &'static str,
     boots: AtomicU64,
+    /// For how long the machine has been suspended.
+    pub(super) slept: Slept,
+    /// An agent has worked on this machine.
+    has_worked: AtomicBool,
 }
 
 impl Place {
@@ -97,14 +103,21 @@ impl Place {
             true => format!("agent-{}-clone", machine.name()),
             false => format!("agent-{}", machine.name()),
         };
-        let suspended = Outage::default();
-        Self { machine, side, cable: Cable::default(), agent, suspended, kills, zone, boots: AtomicU64::new(1) }
+        let (suspended, has_worked) = (Outage::default(), AtomicBool::new(false));
+        let boots = AtomicU64::new(1);
+        Self { machine, side, cable: Cable::default(), agent, suspended, kills, zone, boots, slept: Slept::default(), has_worked }
     }
 
     fn power_on(&self) {
         if self.machine.power() == Power::Off {
             self.machine.power_on(self.boots.fetch_add(1, Ordering::Relaxed) + 1);
         }
+    }
+
+    /// Whether an agent has worked on this machine's disk. A clone's disk is its original's.
+    pub(super) fn history(&self) -> AgentHistory {
+        let is_first = !self.machine.is_clone() && !self.has_worked.swap(true, Ordering::Relaxed);
+        if is_first { AgentHistory::FirstStart } else { AgentHistory::WorkedBefore }
     }
 
     pub(super) fn boots(&self) -> u64 {
@@ -216,6 +229,7 @@ impl Days {
                 sleep(time - GRACE).await;
             }
             place.machine.note("resumed");
+            place.slept.add(time);
             place.suspended.end();
             self.set_ready(place, "True").await;
         }

@@ -239,7 +239,7 @@ async fn live(world: World, mutation: Mutation, also: &[Also]) -> Report {
         () = storage.run() => {}
         () = eyes.run() => {}
         _ = join_all(lives) => {}
-        _ = join_all(misfortunes(&world, &layout, (&days, &eyes), (&places, &clones), &restoring)) => {}
+        _ = join_all(misfortunes(&world, &layout, (&days, &eyes), (&places, &clones), (&restoring, mutation))) => {}
         () = Box::pin(administrator.live()), if layout.has(Also::HandOvers) => {}
         () = clocks.live(world.random("clocks")), if layout.has_wrong_clocks() => {}
         () = model.live_then_rest() => {}
@@ -256,7 +256,7 @@ fn misfortunes<'a>(
     layout: &Layout,
     (days, eyes): (&'a Days, &'a Eyes),
     (places, clones): (&'a [Place], &'a [Place]),
-    restoring: &'a Outage,
+    (restoring, mutation): (&'a Outage, Mutation),
 ) -> Vec<LocalBoxFuture<'a, ()>> {
     // Nothing of this ends the world, also where nothing happens.
     let mut all: Vec<LocalBoxFuture<'a, ()>> = vec![Box::pin(std::future::pending())];
@@ -277,7 +277,11 @@ fn misfortunes<'a>(
         all.push(Box::pin(days.step_server_clock(world)));
     }
     if layout.has(Also::Restores) {
-        all.push(Box::pin(backup::live(world, eyes, restoring)));
+        let restored = match mutation {
+            Mutation::BelieveBackup => backup::Restored::AsItWas,
+            _ => backup::Restored::InDoubt,
+        };
+        all.push(Box::pin(backup::live(world, eyes, restoring, restored)));
     }
     if layout.has(Also::MissingPools) {
         all.push(Box::pin(days.lose_pool(world.random("pool"))));

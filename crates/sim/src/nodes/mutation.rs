@@ -60,11 +60,17 @@ pub enum Mutation {
     EmptyPool,
     /// The driver never clears its `.tmp` and `.trash`.
     KeepLeftovers,
+    /// The clock by which agents measure their leases stands still while a machine is suspended.
+    StoppedClock,
+    /// Agents take what an earlier boot wrote for the state of this one.
+    TrustOldBoot,
+    /// A restore stores attachments and nodes as they were.
+    BelieveBackup,
 }
 
 impl Mutation {
     /// All that are wrong.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::DeleteStaged,
         Self::DetachStaged,
         Self::TwoNodes,
@@ -81,6 +87,10 @@ impl Mutation {
         Self::SyncOnTop,
         Self::EmptyPool,
         Self::KeepLeftovers,
+        Self::TrustClock,
+        Self::StoppedClock,
+        Self::TrustOldBoot,
+        Self::BelieveBackup,
     ];
 
     /// The kinds of misfortune without which it cannot be noticed.
@@ -88,6 +98,8 @@ impl Mutation {
         match self {
             Self::TrustClock => &[Also::WrongClocks],
             Self::NoLease => &[Also::Clones],
+            Self::StoppedClock => &[Also::Clones, Also::Suspensions],
+            Self::BelieveBackup => &[Also::Restores],
             Self::NoListing => &[Also::LostAttachments],
             Self::NoSync => &[Also::LostWrites],
             Self::SyncOnTop => &[Also::LostWrites, Also::Overmounts],
@@ -128,7 +140,8 @@ impl Mutation {
             Self::None => "",
             Self::DeleteStaged => "deleted while staged",
             Self::DetachStaged | Self::TrustClock | Self::NoLease => "detached while staged",
-            Self::TwoNodes => "two nodes",
+            Self::TwoNodes | Self::StoppedClock | Self::BelieveBackup => "two nodes",
+            Self::TrustOldBoot => "detached while staged",
             Self::NoSync | Self::SyncOnTop => "lost writes",
             Self::EmptyPool => "leaked",
             Self::KeepLeftovers => "left in .t",

@@ -313,6 +313,9 @@ impl Inner {
             pairs.collect()
         });
         self.forgotten = attached.into_iter().filter(|pair| !told.contains(pair)).collect();
+        // An attachment that is lost would have been taken away on the same proof.
+        let given_up = self.forgotten.iter().filter(|(node, _)| self.seen.is_fenced(node));
+        self.excused.extend(given_up.cloned());
     }
 
     fn learn(&mut self, truth: &Truth) {

@@ -55,9 +55,9 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// All that are wrong and noticed soon. Attachments by hand are too rare for [`Mutation::DeleteAttached`], and deletions
-    /// for [`Mutation::EmptyPool`], which worlds of nodes notice.
-    pub const ALL: [Self; 13] = [
+    /// All that are wrong and noticed soon. Deletions are too rare for [`Mutation::EmptyPool`], which worlds of nodes notice.
+    pub const ALL: [Self; 14] = [
+        Self::DeleteAttached,
         Self::ForgetIntents,
         Self::TwoOwners,
         Self::HandOn,

@@ -2,8 +2,9 @@
 
 use api::keys::annotation;
 use api::{Claim, Key, Kind, Volume};
+use lifecycle::attach::restored::report_text;
 use lifecycle::attach::{attachment_name, unique_name};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::played::{DRIVER, unique};
 use crate::rig::{Rig, at_every_request, calm, key};
@@ -280,5 +281,51 @@ fn a_handle_with_a_caret_comes_and_goes_weakness_50() {
         rig.end().await;
         rig.begin();
         rig.until_detached("x^y", "a").await;
+    });
+}
+
+fn restored(mark: Option<&str>, volumes: Option<&str>) -> Value {
+    let annotations =
+        json!({annotation::RESTORED.text(): mark, annotation::RESTORED_VOLUMES.text(): volumes});
+    json!({"metadata": {"annotations": annotations}})
+}
+
+/// A backup does not know which volumes nodes got after it was made.
+#[test]
+fn after_a_restore_a_volume_for_one_node_goes_nowhere_until_the_other_nodes_have_reported() {
+    calm(async |rig: &Rig| {
+        rig.node("a").await;
+        rig.node("b").await;
+        rig.volume("one", "ReadWriteOnce").await;
+        let node = Key::cluster("a");
+        rig.patch(Kind::NODE, &node, restored(Some("7"), None)).await;
+        rig.pod("p", "b", &["one"]).await;
+        rig.quiet(120).await;
+        assert!(rig.attachment("one", "b").await.is_none());
+        let events = rig.events("FailedAttachVolume").await;
+        assert!(events.iter().any(|event| event.contains("restored from a backup") && event.ends_with(": a")), "{events:?}");
+        rig.patch(Kind::NODE, &node, restored(None, None)).await;
+        rig.until_mounted("b", "one").await;
+    });
+}
+
+/// The node has the volume, and the attachment that said so is lost: it is made again, and ends as every other does.
+#[test]
+fn after_a_restore_a_volume_that_a_node_reports_is_attached_there_and_then_detached() {
+    calm(async |rig: &Rig| {
+        rig.node("a").await;
+        rig.node("b").await;
+        rig.volume("one", "ReadWriteOnce").await;
+        let node = Key::cluster("a");
+        let report = report_text("7", [unique("one").into()]);
+        rig.patch(Kind::NODE, &node, restored(Some("7"), Some(&report))).await;
+        rig.pod("p", "b", &["one"]).await;
+        rig.until("it has its attachment", async || rig.attachment("one", "a").await.is_some()).await;
+        rig.quiet(60).await;
+        assert!(rig.attachment("one", "b").await.is_none());
+        assert_eq!(rig.played.published("one").len(), 1, "the driver is asked to publish it where it is");
+        rig.patch(Kind::NODE, &node, restored(None, None)).await;
+        rig.until_mounted("b", "one").await;
+        assert!(rig.attachment("one", "a").await.is_none());
     });
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::Kind;
-use api::keys::{annotation, finalizer, parameter};
+use api::keys::{annotation, finalizer, label, parameter};
 use csi::v1::controller_service_capability::rpc::Type as Rpc;
 use serde_json::json;
 use tonic::Code;
@@ -219,6 +219,27 @@ fn nothing_is_deleted_while_it_is_attached_and_it_goes_at_once_afterwards_sideca
         let before = tokio::time::Instant::now();
         stage.until("it is gone", async |stage| stage.driver.names().is_empty()).await;
         assert!(before.elapsed().as_secs() < 10, "14.3 #4: the backoff was {:?}", before.elapsed());
+    });
+}
+
+/// A node that was restored from a backup may have volumes that no attachment tells of.
+#[test]
+fn nothing_is_deleted_after_a_restore_before_every_node_has_reported() {
+    play(&options(), None, async |stage: Stage| {
+        stage.make(&class(json!({}))).await;
+        stage.make(&claim("data", json!({}))).await;
+        stage.until("it is bound", async |stage| stage.is_bound("data").await).await;
+        let mark = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1",
+            "annotations": {annotation::RESTORED.text(): "7"}, "labels": {label::RESTORED.text(): "true"}}});
+        stage.make(&mark).await;
+        stage.drop_claim("data").await;
+        stage.wait().await;
+        assert!(stage.driver.with().deletes.is_empty(), "the node may have it");
+        let events = stage.events().await;
+        assert!(events.iter().any(|event| event.contains("node n1 has not reported yet")), "{events:?}");
+        let key = api::Key::cluster("n1");
+        stage.client.delete::<api::Node>(&key, &Default::default()).await.expect("it can be deleted");
+        stage.until("it is gone", async |stage| stage.driver.names().is_empty()).await;
     });
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::{Key, Kind};
 use futures_util::future::join;
 use lifecycle::registration::lease::{
-    ANOTHER_MACHINE, ANOTHER_MACHINE_EVENT, AgentIdentity, OwnRenewals, Predecessor, Proof,
+    ANOTHER_MACHINE, ANOTHER_MACHINE_EVENT, AgentHistory, AgentIdentity, OwnRenewals, Predecessor, Proof,
 };
 use node::registry::Readiness;
 use node::registry::machine::{LeaseMemory, Machine, Options};
@@ -83,6 +83,13 @@ impl LeaseMemory for Disk {
         Some(Predecessor { renewals, proof: Proof::LockOfThisBoot })
     }
 
+    fn history(&self) -> AgentHistory {
+        match self.0.lock().expect("no test thread panicked").is_some() {
+            true => AgentHistory::WorkedBefore,
+            false => AgentHistory::FirstStart,
+        }
+    }
+
     fn store(&self, renewals: &OwnRenewals) {
         *self.0.lock().expect("no test thread panicked") = Some(renewals.clone());
     }
@@ -122,6 +129,54 @@ fn a_clone_of_a_machine_that_runs_does_nothing_and_says_why() {
         assert!(told.starts_with(ANOTHER_MACHINE) && told.contains("orlop/host-a_machine-1_boot-1_"), "{told}");
         let events = node_events(stage).await;
         assert!(events.len() == 1 && events[0].starts_with(ANOTHER_MACHINE), "{events:?}");
+    });
+}
+
+/// The disk of a clone: an agent has worked on it, and its renewals are no help to another boot.
+#[derive(Debug)]
+struct CopiedDisk;
+
+impl LeaseMemory for CopiedDisk {
+    fn predecessor(&self) -> Option<Predecessor> {
+        None
+    }
+
+    fn history(&self) -> AgentHistory {
+        AgentHistory::WorkedBefore
+    }
+
+    fn store(&self, _renewals: &OwnRenewals) {}
+}
+
+/// The lease goes with the Node object, while the machine that holds it goes on.
+#[test]
+fn a_clone_that_starts_while_the_node_object_is_deleted_does_not_take_the_lease() {
+    let acts = Acts::new();
+    let start: Start = {
+        let acts = acts.clone();
+        Arc::new(move |context, _| {
+            let (acts, twin) = (acts.clone(), context.clone());
+            Box::pin(async move {
+                let one = agent(context, "one", options(identity("boot-1")), acts.clone());
+                let two = async {
+                    sleep(61 * SECOND).await;
+                    let copied = Options { memory: Arc::new(CopiedDisk), ..options(identity("boot-2")) };
+                    agent(twin, "two", copied, acts.clone()).await;
+                };
+                join(Box::pin(one), Box::pin(two)).await;
+            })
+        })
+    };
+    play(&start, async |stage: &Stage| {
+        let began = Instant::now();
+        sleep(60 * SECOND).await;
+        stage.user.delete::<api::Node>(&Key::cluster(NODE)).await;
+        sleep(5 * SECOND).await;
+        stage.user.create(Kind::NODE, json!({"metadata": {"name": NODE}})).await;
+        sleep(200 * SECOND).await;
+        assert_eq!(acts.first("two"), None);
+        assert!(acts.since("one", began + 250 * SECOND) > 0, "the machine that was there goes on");
+        assert_eq!(acts.refusals().len(), 1, "{:?}", acts.refusals());
     });
 }
 

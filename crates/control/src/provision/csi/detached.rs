@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::keys::label;
-use api::{Attachment, Kind, Node, Volume};
-use lifecycle::attach::hold::awaits_report;
+use api::{Attachment, Kind, Volume};
 use lifecycle::attach::{AttachmentIdentity, identify, unique_name};
 use lifecycle::outcome::Retry;
 use runtime::client::{Error, Selection};
@@ -18,6 +16,7 @@ use tokio::sync::Mutex;
 use super::Inner;
 use super::waiting::What;
 use crate::Context;
+use crate::attacher::restored_nodes;
 use crate::handles::VOLUMES_BY_BACKING;
 use crate::provision::Failed;
 
@@ -46,7 +45,7 @@ struct ListedAttachments {
 }
 
 impl SharedAttachments {
-    async fn read(&self, context: &Context) -> Result<Arc<ListedAttachments>, Error> {
+    async fn read(&self, context: &Context, own: Option<&str>) -> Result<Arc<ListedAttachments>, Error> {
         let asked = self.tickets.fetch_add(1, Ordering::Relaxed);
         let mut last = self.last.lock().await;
         if let Some((begun, listed)) = &*last
@@ -56,7 +55,7 @@ impl SharedAttachments {
         }
         let begun = self.tickets.fetch_add(1, Ordering::Relaxed);
         // Nodes first: one that reports in between has attachments for everything by then.
-        let unconfirmed = unconfirmed_nodes(context).await?;
+        let unconfirmed = restored_nodes(context, own).await?.iter().map(|node| node.name().into()).collect();
         let (mut all, mut next) = (Vec::new(), None::<String>);
         loop {
             let selection = Selection::default();
@@ -91,7 +90,7 @@ impl Inner {
                 return Err(in_use(volume, &held));
             }
         }
-        let listed = match self.listed.read(&self.context).await {
+        let listed = match self.listed.read(&self.context, self.options.node.as_ref().map(|mode| mode.name.as_str())).await {
             Ok(listed) => listed,
             Err(Error::Forbidden { message }) if publishing == Publishing::No => {
                 tracing::warn!(volume = volume.name(), message, "deleting without a look at VolumeAttachments");
@@ -125,20 +124,6 @@ impl Inner {
                 Err(in_use(volume, held))
             }
         }
-    }
-}
-
-/// Nodes whose agents have not said since a restore which volumes they have. Only the embedded API's restore marks nodes: a
-/// provisioner that may not list nodes runs on another API.
-async fn unconfirmed_nodes(context: &Context) -> Result<Vec<Box<str>>, Error> {
-    let selection = Selection { labels: Some(label::RESTORED.text().to_owned()), ..Selection::default() };
-    match context.client.list::<Node>(Kind::NODE, &selection, 0, None).await {
-        Ok(page) => {
-            let nodes = page.items.iter().filter(|node| awaits_report(node));
-            Ok(nodes.map(|node| node.name().into()).collect())
-        }
-        Err(Error::Forbidden { .. }) => Ok(Vec::new()),
-        Err(error) => Err(error),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::node::Readiness;
 use serde_json::json;
 
-use super::super::wish::{Action, Because, Holder, OVERDUE, Other, Slot, Users, Wish, about, decide};
+use super::super::wish::{Action, Because, Holder, Listing, OVERDUE, Other, Slot, Users, Wish, about, decide};
 use super::super::{Hold, Target};
 use super::{State, attachment, node, read, target};
 use crate::{Lookup, Reason as _, Severity, Standing};
@@ -19,6 +19,7 @@ struct Case {
     own: Option<api::Attachment>,
     others: Vec<(api::Attachment, Hold, bool)>,
     unconfirmed: Vec<Box<str>>,
+    listing: Listing,
     users: Users,
     slot: Slot,
     waited: Duration,
@@ -32,6 +33,7 @@ impl Case {
             own: None,
             others: Vec::new(),
             unconfirmed: Vec::new(),
+            listing: Listing::Unlisted,
             users: Users::default(),
             slot: Slot::Free,
             waited: Duration::ZERO,
@@ -52,6 +54,7 @@ impl Case {
             others: &others,
             doubts: &[],
             unconfirmed: &self.unconfirmed,
+            listing: self.listing,
             users: &self.users,
             slot: self.slot,
             waited: self.waited,
@@ -201,7 +204,29 @@ fn a_volume_for_one_node_is_not_told_before_all_nodes_have_spoken_after_a_restor
     case.unconfirmed = vec!["c".into()];
     let because = case.because();
     assert_eq!(because, Because::Unconfirmed { volume: "pv-v".into(), nodes: vec!["c".into()] });
-    assert!(because.notice().is_some() && because.to_string().contains("(c)"), "{because}");
+    assert!(because.notice().is_some() && because.to_string().ends_with(": c"), "{because}");
     case.unconfirmed.clear();
     assert!(matches!(case.because(), Because::Unreported { .. }));
+}
+
+#[test]
+fn after_a_restore_a_volume_for_one_node_is_not_attached_while_another_node_may_have_it() {
+    let mut case = Case::new(ONE);
+    case.unconfirmed = vec!["c".into()];
+    let decision = case.with(decide);
+    let waits = Because::Unconfirmed { volume: "pv-v".into(), nodes: vec!["c".into()] };
+    assert_eq!((decision.because, decision.actions), (waits, Vec::new()));
+    let mut shared = Case::new(MANY);
+    shared.unconfirmed = vec!["c".into()];
+    assert_eq!(shared.with(decide).actions, [Action::Attach]);
+}
+
+/// What the node has must be attached there before it can be detached, whatever else is attached where.
+#[test]
+fn after_a_restore_a_volume_that_a_node_lists_gets_its_attachment() {
+    let mut case = Case::new(ONE);
+    case.listing = Listing::Listed;
+    case.others = vec![(attachment("v", "a", State::Coming), Hold::Wanted, false)];
+    let decision = case.with(decide);
+    assert_eq!((decision.because, decision.actions), (Because::Recover { node: "b".into() }, vec![Action::Attach]));
 }

@@ -130,6 +130,7 @@ impl World {
             },
             secret,
             forced: self.forced,
+            restored: Lookup::NotCached,
             progress: &self.progress,
         })
     }

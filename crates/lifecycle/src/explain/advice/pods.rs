@@ -13,7 +13,7 @@ pub(super) const ATTACHER: &str =
 /// About a volume that is to be attached.
 pub(in crate::explain) fn attach(because: &Attach) -> Advice {
     match because {
-        Attach::Attached { .. } | Attach::Attach { .. } | Attach::Queued { .. } => Vec::new(),
+        Attach::Attached { .. } | Attach::Attach { .. } | Attach::Recover { .. } | Attach::Queued { .. } => Vec::new(),
         Attach::Unreported { .. } => say([
             "The next move is the attach/detach controller's: see that kube-controller-manager or `orlop controllers` runs.",
         ]),

@@ -13,8 +13,8 @@ use api::keys::annotation::LEASE_RENEWAL;
 use api::object::Revision;
 use api::{Key, Kind, Lease, Node};
 use lifecycle::registration::lease::{
-    ANOTHER_MACHINE_EVENT, AgentIdentity, LeaseHolder, LeaseRefusal, OtherHolder, OwnRenewals, Predecessor,
-    lease_holder,
+    ANOTHER_MACHINE_EVENT, AbsentLease, AgentHistory, AgentIdentity, LeaseHolder, LeaseRefusal, OtherHolder, OwnRenewals,
+    Predecessor, absent_lease, lease_holder,
 };
 use runtime::client::Error;
 use runtime::events::Severity;
@@ -35,6 +35,9 @@ const RENEW: Duration = Duration::from_secs(10);
 const ACTS_FOR: Duration = Duration::from_secs(30);
 /// How often the lease of another holder is looked at, and how soon a renewal that failed is tried again.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// For so long after it was found to be free an absent lease may be made without another look.
+const STILL_FREE: Duration = Duration::from_secs(10);
 
 /// More renewals without an answer than this are not remembered: a day of them, at two seconds each.
 const UNANSWERED: usize = 43_200;
@@ -60,6 +63,8 @@ struct State {
     writable: Option<Revision>,
     /// On the boot clock.
     held_until: Option<Duration>,
+    /// When the lease was last found to be absent, and free to be made; on the boot clock.
+    free_since: Option<Duration>,
     refusal: Option<LeaseRefusal>,
 }
 
@@ -130,15 +135,31 @@ impl NodeLease {
         lease_holder(lease.lookup(), &self.identity, &self.state().own, self.predecessor.as_ref())
     }
 
-    /// Waits until no other holder looks after the node. One that renews the lease while we watch does.
+    fn absent(&self) -> AbsentLease {
+        let now = self.context.clock.boot();
+        if self.state().free_since.is_some_and(|since| now.saturating_sub(since) < STILL_FREE) {
+            return AbsentLease::TakeNow;
+        }
+        // A process that held the lease once leaves volumes mounted when it loses it, as one of an earlier process does.
+        let history = match self.state().own.answered {
+            Some(_) => AgentHistory::WorkedBefore,
+            None => self.memory.history(),
+        };
+        absent_lease(self.is_held(), history, self.predecessor.as_ref())
+    }
+
+    /// Waits until no other holder looks after the node. One that renews the lease while we watch does, and so does one that
+    /// makes it again after it went with the Node.
     pub(super) async fn free(&self) -> Result<(), MachineError> {
         let mut watched: Option<(Revision, Duration)> = None;
+        let mut absent_since: Option<Duration> = None;
         loop {
             // Read before the question: what the answer shows held at least until then.
             let now = self.context.clock.boot();
             match self.read().await {
                 Ok(found) => match (self.judge(&found), &found) {
                     (LeaseHolder::Another(other), Live::Found(lease)) => {
+                        absent_since = None;
                         let revision = lease.meta.revision;
                         if self.state().writable == Some(revision) {
                             return Ok(());
@@ -163,12 +184,19 @@ impl NodeLease {
                             }
                         }
                     }
-                    (_, found) => {
-                        self.state().writable = match found {
-                            Live::Found(lease) => Some(lease.meta.revision),
-                            Live::Absent => None,
-                        };
+                    (_, Live::Found(lease)) => {
+                        self.state().writable = Some(lease.meta.revision);
                         return Ok(());
+                    }
+                    (_, Live::Absent) => {
+                        let since = *absent_since.get_or_insert_with(|| self.context.clock.boot());
+                        let is_over = now.saturating_sub(since) >= Duration::from_secs(SECONDS);
+                        if is_over || self.absent() == AbsentLease::TakeNow {
+                            let mut state = self.state();
+                            (state.writable, state.free_since) = (None, Some(now));
+                            return Ok(());
+                        }
+                        watched = None;
                     }
                 },
                 Err(error) => tracing::warn!(%error, "reading the node's lease"),
@@ -241,8 +269,16 @@ impl NodeLease {
                 Err(Renewal::Refused(self.refused(lease, other).await))
             }
             (_, Live::Found(lease)) => self.write(node, Some(lease.meta.revision)).await.map_err(Renewal::Api),
-            // Another agent may be faster, which the next look finds.
-            (_, Live::Absent) => self.write(node, None).await.map_err(Renewal::Api),
+            (_, Live::Absent) => {
+                if self.absent() == AbsentLease::WatchFirst {
+                    let name = node.name();
+                    tracing::info!(node = name, "the node's lease is gone; watching for another agent that makes it again");
+                    self.free().await.map_err(Renewal::Refused)?;
+                }
+                let writable = self.state().writable;
+                // Another agent may be faster, which the next look finds.
+                self.write(node, writable).await.map_err(Renewal::Api)
+            }
         }
     }
 

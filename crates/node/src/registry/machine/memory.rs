@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use api::object::Revision;
-use lifecycle::registration::lease::{OwnRenewals, Predecessor, Proof};
+use lifecycle::registration::lease::{AgentHistory, OwnRenewals, Predecessor, Proof};
 use linux::durable::{self, Lasting};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,9 @@ pub trait LeaseMemory: fmt::Debug + Send + Sync {
     /// What the process before this one left, and what shows that it has ended.
     fn predecessor(&self) -> Option<Predecessor>;
 
+    /// Whether an agent has worked with this memory before. A machine that was cloned remembers its original's work.
+    fn history(&self) -> AgentHistory;
+
     /// Before a renewal is sent, and after its answer came.
     fn store(&self, renewals: &OwnRenewals);
 }
@@ -34,6 +37,10 @@ pub struct NoMemory;
 impl LeaseMemory for NoMemory {
     fn predecessor(&self) -> Option<Predecessor> {
         None
+    }
+
+    fn history(&self) -> AgentHistory {
+        AgentHistory::FirstStart
     }
 
     fn store(&self, _renewals: &OwnRenewals) {}
@@ -53,6 +60,7 @@ pub struct DirectoryMemory {
     directory: PathBuf,
     api: ApiPlace,
     lock: Option<File>,
+    history: AgentHistory,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -79,7 +87,13 @@ impl DirectoryMemory {
                 None
             }
         };
-        Self { directory: directory.to_owned(), api, lock }
+        let is_new = matches!(std::fs::exists(directory.join(RENEWALS)), Ok(false));
+        let history = match lock.is_some() && is_new {
+            true => AgentHistory::FirstStart,
+            // A file that is there, or cannot be looked for, may be an earlier agent's.
+            false => AgentHistory::WorkedBefore,
+        };
+        Self { directory: directory.to_owned(), api, lock, history }
     }
 }
 
@@ -101,6 +115,10 @@ impl LeaseMemory for DirectoryMemory {
             ApiPlace::Elsewhere => Proof::LockOfThisBoot,
         };
         Some(Predecessor { renewals: OwnRenewals { holder, answered, unanswered }, proof })
+    }
+
+    fn history(&self) -> AgentHistory {
+        self.history
     }
 
     fn store(&self, renewals: &OwnRenewals) {
@@ -138,23 +156,25 @@ mod tests {
     fn the_next_process_finds_what_was_stored_and_a_second_one_at_the_same_time_does_not() {
         let scratch = tempfile::tempdir().expect("a directory");
         let first = DirectoryMemory::open(scratch.path(), ApiPlace::Elsewhere);
-        assert_eq!(first.predecessor(), None);
+        assert_eq!((first.predecessor(), first.history()), (None, AgentHistory::FirstStart));
         first.store(&renewals());
         let second = DirectoryMemory::open(scratch.path(), ApiPlace::Elsewhere);
         assert_eq!(second.predecessor(), None, "the first one runs");
+        assert_eq!(second.history(), AgentHistory::WorkedBefore);
         second.store(&OwnRenewals::default());
         drop(first);
         assert_eq!(second.predecessor(), None, "it began without the lock");
         drop(second);
         let third = DirectoryMemory::open(scratch.path(), ApiPlace::Elsewhere);
         let want = Predecessor { renewals: renewals(), proof: Proof::LockOfThisBoot };
-        assert_eq!(third.predecessor(), Some(want));
+        assert_eq!((third.predecessor(), third.history()), (Some(want), AgentHistory::WorkedBefore));
     }
 
     #[test]
     fn a_damaged_file_proves_nothing() {
         let scratch = tempfile::tempdir().expect("a directory");
         std::fs::write(scratch.path().join(RENEWALS), b"{\"holder\": ").expect("it can be written");
-        assert_eq!(DirectoryMemory::open(scratch.path(), ApiPlace::Here).predecessor(), None);
+        let memory = DirectoryMemory::open(scratch.path(), ApiPlace::Here);
+        assert_eq!((memory.predecessor(), memory.history()), (None, AgentHistory::WorkedBefore));
     }
 }
