@@ -65,37 +65,6 @@ impl Clock for MachineClock {
     }
 }
 
-/// For how long a machine has been suspended. Clones are the same.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Slept(Arc<AtomicI64>);
-
-impl Slept {
-    pub(crate) fn add(&self, time: Duration) {
-        self.0.fetch_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX), Ordering::Relaxed);
-    }
-
-    fn total(&self) -> Duration {
-        Duration::from_millis(u64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0))
-    }
-}
-
-/// A clock that stands still while its machine is suspended, as no clock of a lease may.
-#[derive(Debug)]
-pub(crate) struct StoppedClock {
-    pub(crate) right: Arc<dyn Clock>,
-    pub(crate) slept: Slept,
-}
-
-impl Clock for StoppedClock {
-    fn now(&self) -> Timestamp {
-        self.right.now()
-    }
-
-    fn boot(&self) -> Duration {
-        self.right.boot().saturating_sub(self.slept.total())
-    }
-}
-
 /// The clocks of a world, by the name of the machine or process.
 #[derive(Debug)]
 pub(crate) struct Clocks {

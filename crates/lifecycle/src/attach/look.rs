@@ -47,7 +47,10 @@ impl Sight<'_> {
             others: &others,
             doubts: &self.doubts(pod, &target),
             unconfirmed: &self.unconfirmed(&pod.node, &target.unique()),
-            listing: self.node(&pod.node).found().map_or(Listing::Unlisted, |node| Listing::of(lists(node, &target.unique()))),
+            listing: self
+                .node(&pod.node)
+                .found()
+                .map_or(Listing::Unlisted, |node| Listing::of(lists(node, &target.unique()))),
             users: &self.users(pod, &target),
             slot: Slot::Free,
             waited: own.map_or(Duration::ZERO, |own| self.age(own)),

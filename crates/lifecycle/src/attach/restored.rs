@@ -114,8 +114,7 @@ impl RestoredCluster {
                     || (held.volume.is_some() && held.volume == attachment.volume))
         };
         let age = |held: &Attachment| (held.meta.created, held.name().to_owned());
-        let comes_first =
-            |held: &&Attachment| held.attached || !is_restored(held) || age(held) < age(attachment);
+        let comes_first = |held: &&Attachment| held.attached || !is_restored(held) || age(held) < age(attachment);
         let other = self.attachments.iter().filter(is_other).find(comes_first);
         other.map(|held| held.node.as_str().into())
     }

@@ -314,7 +314,10 @@ impl fmt::Display for Because {
             }
             Self::Attach { node } => write!(f, "the volume is to be attached to node {node:?}"),
             Self::Recover { node } => {
-                write!(f, "node {node:?} has the volume, and its VolumeAttachment is not in the backup that was restored")
+                write!(
+                    f,
+                    "node {node:?} has the volume, and its VolumeAttachment is not in the backup that was restored"
+                )
             }
             Self::Attaching { driver, node } => {
                 write!(f, "the attacher of driver {driver} attaches the volume to node {node:?}")
@@ -398,7 +401,10 @@ impl Reason for Because {
             Self::Leaving { error: Some(_), .. } => Some(Notice::warning(FAILED, self.to_string())),
             Self::Attached { .. } => Some(Notice::normal(SUCCEEDED, self.to_string())),
             Self::NodeMissing { .. } | Self::Unmanaged { .. } | Self::Queued { .. } | Self::Attach { .. } => None,
-            Self::Recover { .. } | Self::Attaching { .. } | Self::Leaving { error: None, .. } | Self::Unreported { .. } => None,
+            Self::Recover { .. }
+            | Self::Attaching { .. }
+            | Self::Leaving { error: None, .. }
+            | Self::Unreported { .. } => None,
         }
     }
 }

@@ -14,7 +14,7 @@ use node::drivers::{Drivers, Registered};
 use node::layout::Layout as Directories;
 use node::registry::Readiness;
 use node::registry::machine::{Facts, LeaseMemory, Machine as NodeKeeper, Options as KeeperOptions, Untainting};
-use runtime::{Clock, Stop};
+use runtime::Stop;
 use runtime::csi::Driver;
 use runtime::queue::Backoff;
 use tokio::task::JoinSet;
@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use super::days::{Cabled, Place};
 use super::witness::{Eyes, ROOT};
 use super::{Also, Company, FORCE_AFTER, Layout, Mutation, RESYNC};
-use crate::clock::{Clocks, StoppedClock};
+use crate::clock::Clocks;
 use crate::driver::Model;
 use crate::faults::Seeded;
 use crate::machine::{ModelHost, Power, Rough};
@@ -217,10 +217,6 @@ impl Cast {
     async fn agent(&self, place: &Place, component: &crate::Component, life: u64) {
         let stop = Stop::never();
         let clock = self.clocks.of(&self.world, place.machine.name());
-        let clock: Arc<dyn Clock> = match self.mutation {
-            Mutation::StoppedClock => Arc::new(StoppedClock { right: clock, slept: place.slept.clone() }),
-            _ => clock,
-        };
         let process = Process::with_clock(&self.world, component, life, clock);
         let context = process.context.clone();
         let rough = Rough::new(&self.world, &format!("{} life {life}", component.name()), self.layout.host_crash);

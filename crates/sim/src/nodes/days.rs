@@ -24,7 +24,6 @@ use tokio::time::sleep;
 
 use super::Also;
 use super::witness::{DEVICES, Eyes, ROOT, shown};
-use crate::clock::Slept;
 use crate::driver::{Attach, Model, NodeSide, Places, VolumeUse, Writeback};
 use crate::faults::{Ask, Fate, Fates, Flow, Verdict};
 use crate::machine::{Machine, Power, Superblock};
@@ -90,8 +89,6 @@ pub(super) struct Place {
     pub(super) kills: watch::Sender<u64>,
     zone: &'static str,
     boots: AtomicU64,
-    /// For how long the machine has been suspended.
-    pub(super) slept: Slept,
     /// An agent has worked on this machine.
     has_worked: AtomicBool,
 }
@@ -105,7 +102,7 @@ impl Place {
         };
         let (suspended, has_worked) = (Outage::default(), AtomicBool::new(false));
         let boots = AtomicU64::new(1);
-        Self { machine, side, cable: Cable::default(), agent, suspended, kills, zone, boots, slept: Slept::default(), has_worked }
+        Self { machine, side, cable: Cable::default(), agent, suspended, kills, zone, boots, has_worked }
     }
 
     fn power_on(&self) {
@@ -229,7 +226,6 @@ impl Days {
                 sleep(time - GRACE).await;
             }
             place.machine.note("resumed");
-            place.slept.add(time);
             place.suspended.end();
             self.set_ready(place, "True").await;
         }

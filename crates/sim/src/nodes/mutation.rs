@@ -60,8 +60,6 @@ pub enum Mutation {
     EmptyPool,
     /// The driver never clears its `.tmp` and `.trash`.
     KeepLeftovers,
-    /// The clock by which agents measure their leases stands still while a machine is suspended.
-    StoppedClock,
     /// Agents take what an earlier boot wrote for the state of this one.
     TrustOldBoot,
     /// A restore stores attachments and nodes as they were.
@@ -70,7 +68,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All that are wrong.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 19] = [
         Self::DeleteStaged,
         Self::DetachStaged,
         Self::TwoNodes,
@@ -88,7 +86,6 @@ impl Mutation {
         Self::EmptyPool,
         Self::KeepLeftovers,
         Self::TrustClock,
-        Self::StoppedClock,
         Self::TrustOldBoot,
         Self::BelieveBackup,
     ];
@@ -98,7 +95,6 @@ impl Mutation {
         match self {
             Self::TrustClock => &[Also::WrongClocks],
             Self::NoLease => &[Also::Clones],
-            Self::StoppedClock => &[Also::Clones, Also::Suspensions],
             Self::BelieveBackup => &[Also::Restores],
             Self::NoListing => &[Also::LostAttachments],
             Self::NoSync => &[Also::LostWrites],
@@ -140,7 +136,7 @@ impl Mutation {
             Self::None => "",
             Self::DeleteStaged => "deleted while staged",
             Self::DetachStaged | Self::TrustClock | Self::NoLease => "detached while staged",
-            Self::TwoNodes | Self::StoppedClock | Self::BelieveBackup => "two nodes",
+            Self::TwoNodes | Self::BelieveBackup => "two nodes",
             Self::TrustOldBoot => "detached while staged",
             Self::NoSync | Self::SyncOnTop => "lost writes",
             Self::EmptyPool => "leaked",

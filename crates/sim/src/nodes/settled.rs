@@ -120,7 +120,8 @@ fn is_hindered(scene: &Scene<'_>, wanted: &Wanted, pod: &PodSeen) -> bool {
     let unusable =
         claims.into_iter().any(|claim| claim.is_none_or(|claim| claim.meta.is_deleting() || !claim.fully_bound()));
     // What the backend has attached and no object tells of since a restore stays there until a person detaches it.
-    let forgotten_here = scene.forgotten.iter().filter(|(node, _)| *node == *pod.node).map(|(_, handle)| handle.clone());
+    let forgotten_here =
+        scene.forgotten.iter().filter(|(node, _)| *node == *pod.node).map(|(_, handle)| handle.clone());
     let here: BTreeSet<String> = wanted.here(&pod.node).into_iter().chain(forgotten_here).collect();
     let full = habits.per_node > 0 && here.len() > habits.per_node as usize;
     unusable
@@ -132,11 +133,12 @@ fn is_hindered(scene: &Scene<'_>, wanted: &Wanted, pod: &PodSeen) -> bool {
             let single = one(AccessMode::ReadWriteOnce) || one(AccessMode::ReadWriteOncePod);
             let claim = volume.claim.as_ref().map(|owner| owner.key.name().to_owned()).unwrap_or_default();
             let mismatch = pod.devices.contains(&claim) != (volume.mode == VolumeMode::Block);
-            let forgotten = handle_of(volume).is_some_and(|handle| {
-                scene.forgotten.iter().any(|(node, held)| held == handle && *node != *pod.node)
-            });
+            let forgotten = handle_of(volume)
+                .is_some_and(|handle| scene.forgotten.iter().any(|(node, held)| held == handle && *node != *pod.node));
             (attaches && forgotten)
-                || (attaches && single && nodes > 1) || (one(AccessMode::ReadWriteOncePod) && pods > 1) || mismatch
+                || (attaches && single && nodes > 1)
+                || (one(AccessMode::ReadWriteOncePod) && pods > 1)
+                || mismatch
         })
 }
 

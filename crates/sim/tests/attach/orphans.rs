@@ -285,8 +285,7 @@ fn a_handle_with_a_caret_comes_and_goes_weakness_50() {
 }
 
 fn restored(mark: Option<&str>, volumes: Option<&str>) -> Value {
-    let annotations =
-        json!({annotation::RESTORED.text(): mark, annotation::RESTORED_VOLUMES.text(): volumes});
+    let annotations = json!({annotation::RESTORED.text(): mark, annotation::RESTORED_VOLUMES.text(): volumes});
     json!({"metadata": {"annotations": annotations}})
 }
 
@@ -303,7 +302,10 @@ fn after_a_restore_a_volume_for_one_node_goes_nowhere_until_the_other_nodes_have
         rig.quiet(120).await;
         assert!(rig.attachment("one", "b").await.is_none());
         let events = rig.events("FailedAttachVolume").await;
-        assert!(events.iter().any(|event| event.contains("restored from a backup") && event.ends_with(": a")), "{events:?}");
+        assert!(
+            events.iter().any(|event| event.contains("restored from a backup") && event.ends_with(": a")),
+            "{events:?}"
+        );
         rig.patch(Kind::NODE, &node, restored(None, None)).await;
         rig.until_mounted("b", "one").await;
     });

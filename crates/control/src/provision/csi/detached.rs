@@ -90,17 +90,18 @@ impl Inner {
                 return Err(in_use(volume, &held));
             }
         }
-        let listed = match self.listed.read(&self.context, self.options.node.as_ref().map(|mode| mode.name.as_str())).await {
-            Ok(listed) => listed,
-            Err(Error::Forbidden { message }) if publishing == Publishing::No => {
-                tracing::warn!(volume = volume.name(), message, "deleting without a look at VolumeAttachments");
-                return Ok(());
-            }
-            Err(error) => {
-                let message = format!("the attachments cannot be read: {error}");
-                return Err(Failed::Refused { message, retry: Retry::Later });
-            }
-        };
+        let listed =
+            match self.listed.read(&self.context, self.options.node.as_ref().map(|mode| mode.name.as_str())).await {
+                Ok(listed) => listed,
+                Err(Error::Forbidden { message }) if publishing == Publishing::No => {
+                    tracing::warn!(volume = volume.name(), message, "deleting without a look at VolumeAttachments");
+                    return Ok(());
+                }
+                Err(error) => {
+                    let message = format!("the attachments cannot be read: {error}");
+                    return Err(Failed::Refused { message, retry: Retry::Later });
+                }
+            };
         let twins = self.context.cache::<Volume>().index(VOLUMES_BY_BACKING).all(&unique);
         let names: BTreeSet<&str> = twins.iter().map(|twin| twin.name()).chain([volume.name()]).collect();
         let is_of = |held: &&Attachment| {

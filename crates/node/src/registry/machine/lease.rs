@@ -13,8 +13,8 @@ use api::keys::annotation::LEASE_RENEWAL;
 use api::object::Revision;
 use api::{Key, Kind, Lease, Node};
 use lifecycle::registration::lease::{
-    ANOTHER_MACHINE_EVENT, AbsentLease, AgentHistory, AgentIdentity, LeaseHolder, LeaseRefusal, OtherHolder, OwnRenewals,
-    Predecessor, absent_lease, lease_holder,
+    ANOTHER_MACHINE_EVENT, AbsentLease, AgentHistory, AgentIdentity, LeaseHolder, LeaseRefusal, OtherHolder,
+    OwnRenewals, Predecessor, absent_lease, lease_holder,
 };
 use runtime::client::Error;
 use runtime::events::Severity;
@@ -272,7 +272,10 @@ impl NodeLease {
             (_, Live::Absent) => {
                 if self.absent() == AbsentLease::WatchFirst {
                     let name = node.name();
-                    tracing::info!(node = name, "the node's lease is gone; watching for another agent that makes it again");
+                    tracing::info!(
+                        node = name,
+                        "the node's lease is gone; watching for another agent that makes it again"
+                    );
                     self.free().await.map_err(Renewal::Refused)?;
                 }
                 let writable = self.state().writable;
