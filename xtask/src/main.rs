@@ -40,8 +40,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Check what the compiler cannot: crate arrows, sizes, key literals, banned words, documents.
-    Tidy,
+    /// Check what the compiler cannot: crate arrows, sizes, key literals, banned words, documents, cited rules.
+    Tidy(tidy::TidyArgs),
     /// Run every test that needs no Go, with all its set-up, and look for what the tests left behind.
     Test(suite::Args),
     /// Compare with the outside world: official descriptors, csi-sanity, grpc-go. Needs Go.
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     let Args { task } = Args::parse();
     let done = match task {
         Task::Codegen { check } => codegen::run(check),
-        Task::Tidy => tidy::run(),
+        Task::Tidy(args) => tidy::run(&args),
         Task::Test(args) => suite::run(args),
         Task::Conformance(args) => interruptible(conformance::run(args)),
         Task::Fuzz(args) => fuzz::run(&args),

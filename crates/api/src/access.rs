@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// One access mode, in the order in which sets of them are printed and compared (spec controllers 4.7).
+/// One access mode, in the order in which sets of them are printed and compared (BIND-4.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessMode {
     ReadWriteOnce,

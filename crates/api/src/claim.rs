@@ -73,7 +73,7 @@ impl ClaimPhase {
     }
 }
 
-/// Where a new volume's content comes from: `dataSource`, else `dataSourceRef` (spec sidecars 2.8).
+/// Where a new volume's content comes from: `dataSource`, else `dataSourceRef` (PROVISION-2.8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataSource {
     pub group: Box<str>,
@@ -150,7 +150,7 @@ impl Claim {
         self.meta.annotation(annotation::BOUND_BY_CONTROLLER).is_some()
     }
 
-    /// Has a volume and knows it for good: what a scheduler calls bound (spec controllers 5.1).
+    /// Has a volume and knows it for good: what a scheduler calls bound (SCHED-5.1).
     pub fn fully_bound(&self) -> bool {
         !self.volume_name.is_empty() && self.bind_completed()
     }

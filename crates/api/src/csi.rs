@@ -72,7 +72,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The largest volume that may fit (spec controllers 5.3).
+    /// The largest volume that may fit (SCHED-5.3).
     pub fn limit(&self) -> Option<&Amount> {
         self.maximum_volume_size.as_ref().or(self.capacity.as_ref())
     }

@@ -47,7 +47,7 @@ key_types! {
 /// What a presence-only annotation is written with.
 pub const YES: &str = "yes";
 
-/// Annotations (spec controllers 2.1, sidecars 2.10).
+/// Annotations (CTRL-2.1, PROVISION-2.10).
 pub mod annotation {
     use super::Annotation;
 
@@ -122,7 +122,7 @@ pub mod annotation {
     pub const LAST_APPLIED: Annotation = Annotation("kubectl.kubernetes.io/last-applied-configuration");
 }
 
-/// Finalizers (spec controllers 2.2, sidecars 2.8).
+/// Finalizers (CTRL-2.2, PROVISION-2.8).
 pub mod finalizer {
     use super::Finalizer;
 
@@ -168,7 +168,7 @@ pub mod label {
     pub const HOST_MOUNT: Label = Label("orlop.dev/host-mount");
 }
 
-/// Parameters of a StorageClass (spec sidecars 2.7). The secret kinds are stems: `-name` and `-namespace` follow.
+/// Parameters of a StorageClass (PROVISION-2.7). The secret kinds are stems: `-name` and `-namespace` follow.
 pub mod parameter {
     use super::Parameter;
 
@@ -196,7 +196,7 @@ pub mod parameter {
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 }
 
-/// What a driver is told about the pod that gets a volume (spec node 11).
+/// What a driver is told about the pod that gets a volume (NODE-11).
 pub mod context {
     pub const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
     pub const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
@@ -242,7 +242,7 @@ pub mod provisioner {
     pub const LOCAL: &str = "kubernetes.io/local-volume";
 }
 
-/// Names of the kubelet's volume plugins, which directories and unique volume names are made of (spec node 2).
+/// Names of the kubelet's volume plugins, which directories and unique volume names are made of (NODE-2).
 pub mod plugin {
     pub const CSI: &str = super::provisioner::CSI;
     pub const HOST_PATH: &str = super::provisioner::HOST_PATH;

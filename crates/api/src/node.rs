@@ -235,7 +235,7 @@ pub struct Pod {
     pub scheduler: Word,
     /// Absent when the pod asks for nothing.
     pub placement: Option<Box<Placement>>,
-    /// Whether the node finished with it, or somebody forced it away (spec controllers 8.1).
+    /// Whether the node finished with it, or somebody forced it away (PROTECT-8.1).
     pub grace: Option<i64>,
     /// Whether somebody wants to be asked before it is scheduled.
     pub gated: bool,
@@ -344,7 +344,7 @@ impl Pod {
 
     /// Whether it asks for its volumes to be attached: it has a node, has not ended, and is not on its way out with all
     /// containers stopped. That a container waits does not prove that it will not start, so that this alone frees no
-    /// volume (spec controllers 6.2, weakness 59).
+    /// volume (ATTACH-6.2, CTRL-14.59).
     pub fn wants_volumes(&self) -> bool {
         self.scheduled() && !self.terminated() && (self.running || !self.meta.is_deleting())
     }
@@ -606,8 +606,9 @@ mod tests {
         assert!(node.reports_attached("b") && node.uses("b") && !node.uses("a"));
     }
 
+    /// Rule: ATTACH-6.2
     #[test]
-    fn a_pod_that_goes_wants_its_volumes_while_a_container_runs_6_2() {
+    fn a_pod_that_goes_wants_its_volumes_while_a_container_runs() {
         let pod = |deleting: bool, status: serde_json::Value| -> Pod {
             let deleted = deleting.then_some("2026-01-01T00:00:00Z");
             let metadata = serde_json::json!({"namespace": "n", "name": "p", "deletionTimestamp": deleted});

@@ -87,8 +87,8 @@ pub struct NodeTerm {
 const NAME_FIELD: &str = "metadata.name";
 
 impl NodeSelector {
-    /// Upstream's matcher forgets the node's name here, so that volumes which name their node fit nowhere (spec controllers
-    /// 4.7 rule 7); we give it.
+    /// Upstream's matcher forgets the node's name here, so that volumes which name their node fit nowhere
+    /// (BIND-4.7.7); we give it.
     pub fn matches(&self, name: &str, labels: &Pairs) -> bool {
         self.node_selector_terms.iter().any(|term| term.matches(name, labels))
     }

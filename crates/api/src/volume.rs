@@ -41,7 +41,7 @@ pub struct SecretName {
     pub name: Box<str>,
 }
 
-/// Whom a volume belongs to. Without a uid it is a reservation, with one a bond (spec controllers 13.2).
+/// Whom a volume belongs to. Without a uid it is a reservation, with one a bond (CTRL-13.13).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRef {
     pub key: Key,

@@ -417,7 +417,7 @@ mod tests {
         }
     }
 
-    /// Fact 6.
+    /// Rule: API-0.6
     #[test]
     fn deletes_answer_the_object_for_these_kinds_and_a_status_for_the_others() {
         let object = with_policy(|policy| policy.delete_answer == kinds::DeleteAnswer::Object);
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(object, expected);
     }
 
-    /// Section 4.2.
+    /// Rule: API-4.2
     #[test]
     fn only_leases_events_limit_ranges_and_roles_are_created_by_put() {
         let creating = with_policy(|policy| policy.missing == kinds::Missing::Created);

@@ -1,4 +1,4 @@
-//! `orlop api` killed under load, again and again, on one data directory (issue "done when" 4).
+//! `orlop api` killed under load, again and again, on one data directory.
 //!
 //! Writers remember what was acknowledged, watchers what they saw; the server is killed with SIGKILL at a moment that
 //! depends on the seed and on the machine, and started again. `ORLOP_KILLS` says how often, `ORLOP_KILL_SEED` repeats a

@@ -1,4 +1,4 @@
-//! The driver dies by SIGKILL at every failpoint of every mutating call (spec G, "Done when" 3): a repeat of the call
+//! The driver dies by SIGKILL at every failpoint of every mutating call (LOCAL-G): a repeat of the call
 //! ends where an undisturbed call ends, the opposite call leaves nothing, and data is as it was.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test, with its support in other functions")]
@@ -31,6 +31,7 @@ const ONLY: &str = "ORLOP_CRASH_ONLY";
 /// Most of the time of a scenario is spent waiting for disks and processes.
 const WORKERS: usize = 4;
 
+/// Rules: LOCAL-G.3, LOCAL-I2, LOCAL-I3, LOCAL-I7
 #[test]
 fn a_kill_at_any_failpoint_is_mended_by_the_repeat_and_by_the_opposite_call() {
     needs!(Ext4, Xfs, Btrfs);

@@ -405,9 +405,10 @@ fn ranges_are_streamed_and_a_complete_list_says_so() {
     assert_eq!(driver.orlop(&["-o", "json", "metadata", "delta", "a", "b"]).json(), json!([]));
 }
 
+/// Rule: WIRE-B.10
 #[test]
 fn a_broken_stream_cannot_be_taken_for_a_complete_one() {
-    // B.10: any error means incomplete, and the caller may go on where it stopped.
+    // WIRE-B.10: any error means incomplete, and the caller may go on where it stopped.
     let answer = Driver::start().orlop(&["-o", "json", "metadata", "allocated", "broken"]);
     assert_eq!(answer.code, 1);
     assert!(serde_json::from_str::<Value>(&answer.out).is_err(), "{}", answer.out);

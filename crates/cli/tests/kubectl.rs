@@ -1,5 +1,5 @@
 //! The real kubectl against the real `orlop api`: every command of the transcripts in `tests/golden/kubectl` is run, and
-//! what it prints is compared with what the transcript says (issue 3, Done-when 1).
+//! what it prints is compared with what the transcript says.
 //!
 //! `UPDATE_GOLDEN=1` writes the transcripts anew. `ORLOP_KUBECTL` names the kubectl to use; without it the newest one with
 //! a version in its name beside the one on the path is taken. `ORLOP_KUBECTL_CONFIG` names the kubeconfig of another
@@ -77,8 +77,8 @@ fn secret_lines(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Issue 3, Done-when 7: neither tokens nor keys nor secrets reach the log, however much is logged, and the files that
-/// hold them are for their owner alone.
+/// Neither tokens nor keys nor secrets reach the log, however much is logged, and the files that hold them are for
+/// their owner alone.
 #[test]
 fn nothing_secret_is_logged_and_keys_are_private() {
     use std::os::unix::fs::PermissionsExt as _;

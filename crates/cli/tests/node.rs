@@ -112,6 +112,7 @@ fn pod() -> Value {
                         "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}})
 }
 
+/// Rule: NODE-14
 #[tokio::test]
 async fn a_pod_gets_its_ext4_volume_writes_to_it_survives_its_agent_and_leaves_nothing() {
     needs!(Ext4);
@@ -133,7 +134,7 @@ async fn a_pod_gets_its_ext4_volume_writes_to_it_survives_its_agent_and_leaves_n
     assert_eq!(shown.fs_type, "ext4");
     std::fs::write(mount.join("hello"), "through the pod").expect("data can be written");
     let group = rustix::fs::stat(&mount).expect("it is there").st_gid;
-    assert_eq!(group, 4321, "node 14: the pod's group owns it");
+    assert_eq!(group, 4321, "NODE-14: the pod's group owns it");
 
     // An agent that dies changes nothing, and the next one touches nothing.
     first.kill();
@@ -211,8 +212,9 @@ fn local_volume(device: &Path, shape: As) -> [Value; 3] {
     [volume, claim, pod]
 }
 
+/// Rules: NODE-17, NODE-24, NODE-17.1.8
 #[tokio::test]
-async fn a_local_device_reaches_a_pod_survives_the_agent_and_is_let_go_of_node_17_24() {
+async fn a_local_device_reaches_a_pod_survives_the_agent_and_is_let_go_of() {
     needs!();
     let cluster = Cluster::start().await;
     let disk = Disk::new(&cluster.scratch.path("disk.img"));
@@ -230,7 +232,7 @@ async fn a_local_device_reaches_a_pod_survives_the_agent_and_is_let_go_of_node_1
     let bound = root.join("plugins/kubernetes.io~local-volume/volumeDevices/disk").join(uid);
     assert!(cluster.mounts().contains(&bound), "{:?}", cluster.mounts());
     let held = || linux::loopdev::opened_as(&bound).expect("loop devices can be listed").len();
-    assert_eq!(held(), 1, "node 17.1 step 8: a loop device holds it");
+    assert_eq!(held(), 1, "NODE-17.1.8: a loop device holds it");
 
     first.kill();
     let second = agent(&cluster.scratch);
@@ -243,8 +245,9 @@ async fn a_local_device_reaches_a_pod_survives_the_agent_and_is_let_go_of_node_1
     cluster.until("the map directory goes", &second, async || !map.exists()).await;
 }
 
+/// Rules: NODE-26, NODE-29.5
 #[tokio::test]
-async fn another_filesystem_than_was_said_is_told_to_the_volume_node_26_29_5() {
+async fn another_filesystem_than_was_said_is_told_to_the_volume() {
     needs!(Ext4);
     let cluster = Cluster::start().await;
     let disk = Disk::new(&cluster.scratch.path("disk.img"));

@@ -1,5 +1,5 @@
 //! A secret that a caller hands to the driver is seen nowhere again: not in the log at its loudest, not in an answer, not
-//! in the metrics, not on disk (fact 28, fact 29, B.5).
+//! in the metrics, not on disk (LOCAL-0.28, LOCAL-0.29, WIRE-B.5).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says why by panicking")]
 
@@ -365,12 +365,14 @@ fn no_secret_leaves_the_driver(format: &str) {
     scratch.assert_clean();
 }
 
+/// Rules: WIRE-B.5, LOCAL-0.28, LOCAL-0.29
 #[test]
 fn no_secret_is_in_a_text_log_an_answer_the_metrics_or_the_pool() {
     needs!(Ext4);
     no_secret_leaves_the_driver("text");
 }
 
+/// Rules: WIRE-B.5, LOCAL-0.28, LOCAL-0.29
 #[test]
 fn no_secret_is_in_a_json_log() {
     needs!(Ext4);

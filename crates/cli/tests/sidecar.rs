@@ -33,8 +33,9 @@ fn the_help_of_sidecar_reads_as_agreed() {
     assert!(got == want, "help differs from {}; to accept it, set UPDATE_GOLDEN=1. Now:\n{got}", file.display());
 }
 
+/// Rule: PROVISION-2.1
 #[test]
-fn sidecars_2_1_every_flag_of_the_original_is_accepted() {
+fn every_flag_of_the_original_is_accepted() {
     let flags = [
         "--csi-address=/run/none.sock",
         "--leader-election=false",
@@ -97,8 +98,9 @@ fn sidecars_2_1_every_flag_of_the_original_is_accepted() {
     );
 }
 
+/// Rule: ATTACHER-3.1
 #[test]
-fn sidecars_3_1_every_flag_of_the_attacher_is_accepted() {
+fn every_flag_of_the_attacher_is_accepted() {
     let flags = [
         "--csi-address=/run/none.sock",
         "--timeout=15s",

@@ -1,4 +1,4 @@
-//! Two hundred calls in flight at any time, for a minute, on ten volumes ("Done when" 4): whatever order they come in,
+//! Two hundred calls in flight at any time, for a minute, on ten volumes: whatever order they come in,
 //! whoever hangs up, the store ends consistent, and nothing was ever answered that means "a bug".
 //!
 //! `ORLOP_SOAK_SEED` repeats a run's choices (not its interleaving); `ORLOP_SOAK_SECONDS` makes it longer or shorter.

@@ -1,4 +1,4 @@
-//! `orlop up` killed with SIGKILL under load, again and again, on one data directory (issue "done when" 5).
+//! `orlop up` killed with SIGKILL under load, again and again, on one data directory.
 //!
 //! Users make and delete claims and pods and write through their mounts; tenants stay, each with an open file. A run of the
 //! stack is killed after so many acknowledged things and synced records as the seed says, never after a time. `ORLOP_UP_KILLS`

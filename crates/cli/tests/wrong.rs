@@ -1,5 +1,5 @@
-//! Everything a user may type wrong is answered helpfully (issue 6, Done-when 4; USERS.md pains 29 to 31 and 47: errors
-//! that say nothing, and flags that are silently off).
+//! Everything a user may type wrong is answered helpfully: no error without a cause and a way out, and no flag that is
+//! ignored in silence.
 //!
 //! The rows are in `wrong/lines.rs` (command lines), `wrong/files.rs` (files, directories, sockets, ports) and
 //! `wrong/objects.rs` (objects); the answers in `tests/golden/wrong`. `UPDATE_GOLDEN=1` writes those anew. Beside what the

@@ -53,7 +53,7 @@ pub(crate) const NODES_RESTORED: Index<Node> = Index {
 };
 pub(crate) const RESTORED: &str = "restored";
 
-/// Claims by the attributes classes they refer to in any way (spec controllers 8.3).
+/// Claims by the attributes classes they refer to in any way (PROTECT-8.3).
 pub(crate) const CLAIMS_BY_ATTRIBUTES_CLASS: Index<Claim> =
     Index { name: "pvc-vac-index", values: |claim, value| lifecycle::protect::classes_of(claim).for_each(value) };
 

@@ -222,8 +222,9 @@ mod tests {
         }
     }
 
+    /// Rule: WIRE-B.6
     #[test]
-    fn every_form_in_use_is_read_b6() {
+    fn every_form_in_use_is_read() {
         let rows = [
             ("unix:///csi/csi.sock", "/csi/csi.sock"),
             ("unix:/csi/csi.sock", "/csi/csi.sock"),
@@ -316,8 +317,9 @@ mod tests {
         assert_eq!(Endpoint::Unix(PathBuf::new()).check(), Err(EndpointError::Empty));
     }
 
+    /// Rule: WIRE-B.6
     #[test]
-    fn the_sock_suffix_is_a_convention_and_not_a_condition_b6() {
+    fn the_sock_suffix_is_a_convention_and_not_a_condition() {
         assert!(parsed("/csi/csi.sock").has_conventional_name());
         assert!(!parsed("/csi/csi").has_conventional_name());
         assert!(parsed("tcp://127.0.0.1:1").has_conventional_name());

@@ -166,8 +166,9 @@ async fn an_in_memory_channel_needs_no_socket() {
     assert_eq!(info.name, format!("{:?}", Some(Peer::InMemory)));
 }
 
+/// Rule: LOCAL-0.9
 #[tokio::test]
-async fn the_authority_is_always_localhost_fact_9() {
+async fn the_authority_is_always_localhost() {
     let place = Place::new();
     let listener = Listener::bind(&place.endpoint(), SocketMode::default()).unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));

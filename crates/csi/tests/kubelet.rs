@@ -1,4 +1,4 @@
-//! What a kubelet and its plugins say to each other, byte for byte: spec node 3.1, 10.4.
+//! What a kubelet and its plugins say to each other, byte for byte: NODE-3.1, NODE-10.4.
 
 #![allow(clippy::unwrap_used, reason = "the whole file is tests")]
 
@@ -69,8 +69,9 @@ impl Listening {
     }
 }
 
+/// Rule: NODE-3.1
 #[tokio::test]
-async fn registration_has_its_methods_under_the_package_without_a_version_node_3_1() {
+async fn registration_has_its_methods_under_the_package_without_a_version() {
     let server = Listening::new();
     let mut client = RegistrationClient::new(server.channel().await);
     assert_eq!(client.get_info(InfoRequest {}).await.unwrap_err().code(), Code::Unimplemented);
@@ -91,8 +92,9 @@ fn text(number: u8, value: &str) -> Vec<u8> {
     [&[number << 3 | 2, length], value.as_bytes()].concat()
 }
 
+/// Rule: NODE-3.1
 #[test]
-fn registration_messages_have_their_numbers_node_3_1() {
+fn registration_messages_have_their_numbers() {
     let info = PluginInfo {
         r#type: "CSIPlugin".to_owned(),
         name: "d".to_owned(),
@@ -107,8 +109,9 @@ fn registration_messages_have_their_numbers_node_3_1() {
     assert!(InfoRequest {}.encode_to_vec().is_empty() && RegistrationStatusResponse {}.encode_to_vec().is_empty());
 }
 
+/// Rule: NODE-10.4
 #[tokio::test]
-async fn a_call_names_localhost_its_method_and_its_deadline_node_10_4() {
+async fn a_call_names_localhost_its_method_and_its_deadline() {
     let server = Listening::new();
     let mut client = NodeClient::new(server.channel().await);
     let mut request = Request::new(NodeStageVolumeRequest::default());
@@ -130,8 +133,9 @@ async fn a_call_names_localhost_its_method_and_its_deadline_node_10_4() {
     assert_eq!(seconds, 120, "{timeout}");
 }
 
+/// Rule: NODE-10.4
 #[tokio::test]
-async fn a_dead_socket_fails_at_once_node_10_4() {
+async fn a_dead_socket_fails_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("csi.sock");
     // The file outlives who listened.

@@ -1,4 +1,4 @@
-//! Clients that send a socket path as `:authority` (spec/driver.md, fact 9), on the wire.
+//! Clients that send a socket path as `:authority` (LOCAL-0.9), on the wire.
 //!
 //! The client here writes HTTP/2 and HPACK by hand, as grpc-go does: headers enter the dynamic table once and are sent
 //! as an index afterwards. The server is tonic, and the HPACK decoder under it is the judge of whether both tables
@@ -234,6 +234,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[high, middle, low, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
+/// Rule: LOCAL-0.9
 #[tokio::test]
 async fn a_plain_server_resets_such_a_request() {
     let served = serve_without_tolerance();
@@ -244,8 +245,9 @@ async fn a_plain_server_resets_such_a_request() {
     assert_eq!(*served.plugin.nonces.lock().unwrap(), ["b"]);
 }
 
+/// Rule: LOCAL-0.9
 #[tokio::test]
-async fn every_spelling_of_a_path_is_answered_fact_9() {
+async fn every_spelling_of_a_path_is_answered() {
     let served = serve();
     let huffman = [&[0x80 | PATH_HUFFMAN.len() as u8], PATH_HUFFMAN].concat();
     let encoded = b"%2Fcsi%2Fcsi.sock";

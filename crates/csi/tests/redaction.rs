@@ -1,4 +1,4 @@
-//! No secret reaches a `Debug` (spec/driver.md B.5, facts 28 and 29).
+//! No secret reaches a `Debug` (WIRE-B.5, LOCAL-0.28 and LOCAL-0.29).
 //!
 //! The messages to test are read from the `.proto` file itself, so a field that is added there and missing here fails.
 //! Each message is built from wire bytes made of the numbers in that file, which needs no knowledge of its Rust type.
@@ -140,8 +140,9 @@ fn types() -> BTreeMap<&'static str, Show> {
     }
 }
 
+/// Rules: WIRE-B.5, LOCAL-0.28, LOCAL-0.29
 #[test]
-fn every_guarded_field_of_the_proto_file_is_hidden_b5() {
+fn every_guarded_field_of_the_proto_file_is_hidden() {
     let types = types();
     for field in guarded_fields() {
         let show = types.get(field.message.as_str()).unwrap_or_else(|| panic!("add {} to types()", field.message));
@@ -158,11 +159,12 @@ fn every_guarded_field_of_the_proto_file_is_hidden_b5() {
     }
 }
 
+/// Rule: WIRE-B.5
 #[test]
 fn the_proto_file_is_read_rightly() {
     let fields = guarded_fields();
     let count = |guard| fields.iter().filter(|field| field.guard == guard).count();
-    // B.5 lists nineteen requests with secrets.
+    // WIRE-B.5 lists nineteen requests with secrets.
     assert_eq!(count(Guard::Secrets), 19);
     assert_eq!(count(Guard::Secrets), PROTO.matches("(csi_secret) = true").count());
     assert_eq!(count(Guard::Flags), 1);
@@ -175,6 +177,7 @@ fn the_proto_file_is_read_rightly() {
     assert!(named.into_iter().eq(types().into_keys()), "types() lists a message that guards nothing");
 }
 
+/// Rule: WIRE-B.5
 #[test]
 fn messages_inside_messages_hide_too() {
     let mount =

@@ -126,7 +126,7 @@ impl Config {
                 faults.push(ConfigError::SamePath(pool.path.clone()));
             }
         }
-        // The node id is also the value of our topology segment, which has the stricter rules (B.4).
+        // The node id is also the value of our topology segment, which has the stricter rules (WIRE-B.4).
         if !is_label(&self.node_id) {
             let why =
                 "a topology value has 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";

@@ -58,7 +58,7 @@ pub(crate) struct PoolSlot {
 pub struct Core {
     pub(crate) config: Config,
     pub(crate) pools: Vec<PoolSlot>,
-    /// Notes of another boot describe mounts that are gone (fact 30).
+    /// Notes of another boot describe mounts that are gone (LOCAL-0.30).
     pub(crate) boot_id: String,
     /// Volumes attached per node, for the limit. Only the controller's process attaches.
     attached: Mutex<BTreeMap<String, BTreeSet<String>>>,
@@ -324,6 +324,7 @@ pub(crate) fn is_ours(id: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Rules: WIRE-B.4, LOCAL-E.4
     #[test]
     fn ids_are_safe_file_names_whatever_the_name_is() {
         for name in ["a", "../../etc/passwd", "x/y", "\u{1f600}", &"n".repeat(128)] {

@@ -304,6 +304,7 @@ mod tests {
         assert!(spec(&fixed(&[("kind", "directory")]), &[block()]).is_err());
     }
 
+    /// Rule: LOCAL-0.4
     #[test]
     fn sizes_are_whole_blocks_within_the_range() {
         let range = |required, limit| CapacityRange { required, limit };
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(
             choose_size(range(8192, Some(8192)), 1, most).unwrap(),
             8192,
-            "fact 4: exact when required is the limit"
+            "LOCAL-0.4: exact when required is the limit"
         );
         assert_eq!(choose_size(range(0, Some(10_000)), 1, most).unwrap(), 8192);
         assert!(choose_size(range(5000, Some(5000)), 1, most).is_err(), "rounding up must not pass the limit");

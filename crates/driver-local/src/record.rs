@@ -420,6 +420,7 @@ mod tests {
         assert!(matches!(open::<PoolRecord>(&bytes), Ok(record) if record == sample()));
     }
 
+    /// Rule: LOCAL-F.10
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let bytes = seal(&sample()).unwrap();
@@ -433,6 +434,7 @@ mod tests {
         }
     }
 
+    /// Rule: LOCAL-R29
     #[test]
     fn a_rewrite_keeps_fields_that_this_program_does_not_know() {
         let dir = tempfile::tempdir().unwrap();
@@ -475,6 +477,7 @@ mod tests {
         }
     }
 
+    /// Rule: LOCAL-R29
     #[test]
     fn a_newer_format_is_refused_as_newer_and_not_as_damaged() {
         let bytes = seal(&sample()).unwrap();

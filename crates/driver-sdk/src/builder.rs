@@ -126,7 +126,7 @@ impl Identity {
     }
 }
 
-/// The specification's rules and the stricter one of csi-sanity: a letter at both ends (spec/driver.md fact 3).
+/// The specification's rules and the stricter one of csi-sanity: a letter at both ends (LOCAL-0.3).
 fn fault_of_name(name: &str) -> Option<&'static str> {
     let bytes = name.as_bytes();
     if !(2..=63).contains(&bytes.len()) {
@@ -444,6 +444,7 @@ impl fmt::Debug for Definition {
 mod tests {
     use super::*;
 
+    /// Rules: LOCAL-0.3, WIRE-B.3
     #[test]
     fn names_follow_the_specification_and_sanity() {
         for good in ["ab", "local.csi.orlop.dev", "a-b.c1d", "A9.b", &format!("a{}b", "x".repeat(61))] {
@@ -456,6 +457,7 @@ mod tests {
         assert_eq!(Identity::new("ab", &"1".repeat(129)), Err(BadIdentity::LongVersion));
     }
 
+    /// Rule: LOCAL-E.3
     #[test]
     fn a_driver_without_slots_cannot_be_built() {
         let identity = Identity::new("ab.cd", "1").unwrap();

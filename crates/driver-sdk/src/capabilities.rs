@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Nothing else makes capabilities, so advertised and routed cannot differ.
 //! 2. Every list comes from the whole definition. A process that serves only one side still tells the same plugin
-//!    capabilities as the other (spec/driver.md fact 27).
+//!    capabilities as the other (LOCAL-0.27).
 
 use csi::v1::plugin_capability::{Service, VolumeExpansion, service, volume_expansion};
 use csi::v1::{
@@ -31,7 +31,7 @@ pub(crate) fn plugin(definition: &Definition) -> Vec<PluginCapability> {
 }
 
 /// A node expands what is staged, so a node that expands on its own does it online. OFFLINE needs a controller, and it
-/// is the controller's word that counts when there is one (B.3).
+/// is the controller's word that counts when there is one (WIRE-B.3).
 fn expansion(definition: &Definition) -> Option<volume_expansion::Type> {
     let controller = definition.controller.as_ref().and_then(|table| table.expansion.as_ref());
     let node = definition.node.as_ref().and_then(|table| table.expansion.as_ref());

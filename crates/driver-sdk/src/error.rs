@@ -192,7 +192,7 @@ impl Error {
 
 /// Would every caller take this code as "it is over and nothing is left"?
 ///
-/// RESOURCE_EXHAUSTED counts as final because the external provisioner takes it so (spec/driver.md B.11).
+/// RESOURCE_EXHAUSTED counts as final because the external provisioner takes it so (WIRE-B.11).
 pub fn is_final(code: Code) -> bool {
     !matches!(code, Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted)
 }
@@ -219,6 +219,7 @@ impl StdError for Error {
 mod tests {
     use super::*;
 
+    /// Rules: WIRE-B.11, LOCAL-E.4.7
     #[test]
     fn an_error_that_may_leave_residue_never_leaves_with_a_final_code() {
         let all = [

@@ -97,7 +97,7 @@ async fn ask(channel: &Channel, driver: &Driver) -> Result<Told, SelfTestError> 
     Ok(told)
 }
 
-/// The rules between capabilities (spec/driver.md B.3).
+/// The rules between capabilities (WIRE-B.3).
 fn check(told: &Told) -> Result<(), SelfTestError> {
     let service = |kind: P| told.services.contains(&kind.into());
     let controller = |kind: C| told.controller.contains(&kind.into());

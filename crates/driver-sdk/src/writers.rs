@@ -1,4 +1,4 @@
-//! May this node publish the volume once more? The table of spec/driver.md B.7 as one function.
+//! May this node publish the volume once more? The table of WIRE-B.7 as one function.
 //!
 //! T is the target path and P is everything else a request says, without secrets and tokens. Kubernetes shares a
 //! ReadWriteOnce volume between pods of one node and, towards a driver that does not track writers, calls it
@@ -118,6 +118,7 @@ mod tests {
         }
     }
 
+    /// Rule: WIRE-B.7
     #[test]
     fn every_cell_of_the_publish_table_holds() {
         let shared = ["OK", "ALREADY_EXISTS", "OK", "OK"];
@@ -129,7 +130,7 @@ mod tests {
             (SingleNodeMultiWriter, shared),
             (SingleNodeSingleWriter, alone),
             (SingleNodeReaderOnly, alone),
-            // The lenient row: B.7, last paragraph.
+            // The lenient row: WIRE-B.7, last paragraph.
             (SingleNodeWriter, shared),
         ];
         assert_eq!(rows.len(), AccessMode::ALL.len());
@@ -139,6 +140,7 @@ mod tests {
         }
     }
 
+    /// Rule: WIRE-B.7
     #[test]
     fn a_first_publication_is_free_in_every_mode() {
         for mode in AccessMode::ALL {
@@ -146,6 +148,7 @@ mod tests {
         }
     }
 
+    /// Rule: WIRE-B.7
     #[test]
     fn the_only_writer_stays_the_only_one_whatever_the_second_calls_itself() {
         let first = Publication { target: "/t".into(), mode: SingleNodeSingleWriter, fingerprint: Some("p".into()) };
@@ -160,6 +163,7 @@ mod tests {
         assert_eq!(decide(&[first], &wanted), Verdict::AskDriver);
     }
 
+    /// Rules: WIRE-B.5, WIRE-B.7
     #[test]
     fn the_fingerprint_ignores_target_secrets_and_tokens_and_nothing_else() {
         let base = NodePublishVolumeRequest { volume_id: "v".into(), ..Default::default() };

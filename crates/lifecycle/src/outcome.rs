@@ -1,8 +1,8 @@
 //! What is known after a call to a driver: the one table from RPC and gRPC code to done, refused or unknown.
 //!
-//! Upstream has five copies of this table that disagree (spec sidecars 1.8). Where they differ from this one, the
-//! difference is on the safe side: a code that a driver may return for work it half did is `Unknown`, so that the call is
-//! repeated and nothing is forgotten (spec sidecars P7, P8).
+//! Upstream has five copies of this table that disagree (SIDECAR-1.8). Where they differ from this one, the
+//! difference is on the safe side: a code that a driver may return for work it half did is `Unknown`, so that the call
+//! is repeated and nothing is forgotten (SIDECAR-P7, SIDECAR-P8).
 
 use std::fmt;
 
@@ -131,13 +131,13 @@ pub enum Retry {
     Changed,
 }
 
-/// The table (spec sidecars 1.8).
+/// The table (SIDECAR-1.8).
 pub fn outcome(call: Call, code: Code) -> Outcome {
     match code {
         Code::Ok => Outcome::Done,
         Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted | Code::None => Outcome::Unknown,
         // Upstream takes these as final. A driver that fails halfway has no better code, and a volume that is only
-        // half made is forgotten for ever if its claim goes away next (P8).
+        // half made is forgotten for ever if its claim goes away next (SIDECAR-P8).
         Code::Unknown | Code::Internal | Code::DataLoss => Outcome::Unknown,
         Code::ResourceExhausted => match call {
             Call::CreateVolume => Outcome::Refused(Retry::Elsewhere),
@@ -164,9 +164,9 @@ pub fn without_places(known: Outcome) -> Outcome {
 /// The same for the repeat of a call whose earlier outcome is unknown: does the refusal prove that the earlier one left
 /// nothing?
 ///
-/// A driver has to answer a repeat with OK if what was asked for exists, so a judgement of the request itself is proof. But
-/// drivers look at credentials, preconditions and sources before they look for what exists; refusing those proves nothing
-/// (P7).
+/// A driver has to answer a repeat with OK if what was asked for exists, so a judgement of the request itself is proof.
+/// But drivers look at credentials, preconditions and sources before they look for what exists; refusing those proves
+/// nothing (SIDECAR-P7).
 pub fn repeated(call: Call, code: Code) -> Outcome {
     match code {
         Code::PermissionDenied | Code::Unauthenticated | Code::FailedPrecondition | Code::NotFound => Outcome::Unknown,
@@ -227,10 +227,11 @@ mod tests {
         }
     }
 
+    /// Rule: SIDECAR-P8
     #[test]
     fn a_driver_that_broke_halfway_is_not_taken_at_its_word() {
         for code in [Code::Unknown, Code::Internal, Code::DataLoss] {
-            assert_eq!(outcome(Call::CreateVolume, code), Outcome::Unknown, "P8: {code}");
+            assert_eq!(outcome(Call::CreateVolume, code), Outcome::Unknown, "SIDECAR-P8: {code}");
         }
     }
 
@@ -252,8 +253,9 @@ mod tests {
         assert_eq!(Code::from_number(-1), Code::Unknown);
     }
 
+    /// Rule: SIDECAR-P7
     #[test]
-    fn a_refusal_of_the_way_there_proves_nothing_about_an_earlier_attempt_p7() {
+    fn a_refusal_of_the_way_there_proves_nothing_about_an_earlier_attempt() {
         for code in [Code::PermissionDenied, Code::Unauthenticated, Code::FailedPrecondition, Code::NotFound] {
             assert!(matches!(outcome(Call::CreateVolume, code), Outcome::Refused(_)), "{code}");
             assert_eq!(repeated(Call::CreateVolume, code), Outcome::Unknown, "{code}");

@@ -5,8 +5,8 @@
 //!    behind is killed before the leader is reaped, so that the group number cannot have been reused.
 //! 2. `LC_ALL=C`: we match a few messages of the tools and they must not be translated.
 //! 3. A lock descriptor given to the child becomes its standard input. The child holds the open file description,
-//!    hence the flock, for as long as it lives, even if we are killed (G.3 "mkfs running", R13). None of our tools
-//!    reads its standard input.
+//!    hence the flock, for as long as it lives, even if we are killed (LOCAL-G.3 "mkfs running", LOCAL-R13). None of
+//!    our tools reads its standard input.
 //! 4. A tool that is not installed is an error that names the Debian package which has it.
 
 use std::ffi::{OsStr, OsString};
@@ -252,8 +252,9 @@ mod tests {
         assert!(matches!(error, CommandError::TimedOut { .. }), "{error}");
     }
 
+    /// Rule: LOCAL-R13
     #[test]
-    fn the_child_holds_the_lock_it_was_given_r13() {
+    fn the_child_holds_the_lock_it_was_given() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let lock = File::create(&path).unwrap();

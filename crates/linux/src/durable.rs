@@ -1,4 +1,4 @@
-//! Files that survive a power cut in one piece (F.10).
+//! Files that survive a power cut in one piece (LOCAL-F.10).
 //!
 //! # Invariants
 //! 1. A reader of the final name sees the old bytes or the new bytes, never a mixture and never nothing.
@@ -106,7 +106,7 @@ pub enum Renamed {
     NameTaken,
 }
 
-/// Renames `from` to `to` unless `to` exists (R1), and makes it durable.
+/// Renames `from` to `to` unless `to` exists (LOCAL-R1), and makes it durable.
 ///
 /// A rename is one change of the filesystem, so syncing either of the two directories makes both sides of it durable; the
 /// caller says which one others look at.
@@ -147,8 +147,9 @@ mod tests {
         std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     }
 
+    /// Rule: LOCAL-F.10
     #[test]
-    fn a_file_is_replaced_whole_and_leaves_no_temp_f10() {
+    fn a_file_is_replaced_whole_and_leaves_no_temp() {
         let dir = tempfile::tempdir().unwrap();
         let name = OsStr::new("record.json");
         write_file_atomic(dir.path(), name, b"old, and longer", 0o600).unwrap();
@@ -179,8 +180,9 @@ mod tests {
         assert!(error.is(Errno::NOENT), "{error:?}");
     }
 
+    /// Rule: LOCAL-R1
     #[test]
-    fn rename_refuses_a_taken_name_r1() {
+    fn rename_refuses_a_taken_name() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (dir.path().join("a"), dir.path().join("b"));
         std::fs::write(&a, "a").unwrap();

@@ -1,8 +1,8 @@
-//! Freezing filesystems for the instant of a snapshot, with a second process that thaws them should we die (F.6).
+//! Freezing filesystems for the instant of a snapshot, with a second process that thaws them should we die (LOCAL-F.6).
 //!
-//! A frozen filesystem outlives the process that froze it, and its writers cannot even be killed (fact 20). So before
-//! anything is frozen a guard process is started. It holds the mounts open and reads a pipe whose other end only we
-//! have: when we die, however we die, the pipe ends and the guard thaws. It also thaws when its budget has passed.
+//! A frozen filesystem outlives the process that froze it, and its writers cannot even be killed (LOCAL-0.20). So
+//! before anything is frozen a guard process is started. It holds the mounts open and reads a pipe whose other end only
+//! we have: when we die, however we die, the pipe ends and the guard thaws. It also thaws when its budget has passed.
 //!
 //! # Invariants
 //! 1. Nothing is frozen before the guard has said that it is ready.
@@ -11,8 +11,8 @@
 //! 3. What was frozen is thawed on every path out, panics included ([`Frozen`] thaws on drop).
 //! 4. A freeze that does not return in time is left to its thread, which thaws as soon as the freeze is complete. The guard
 //!    stays until then.
-//! 5. Only a volume's own filesystem is frozen, never the pool under it: cloning needs the pool (F.6). That is the
-//!    caller's choice of mounts.
+//! 5. Only a volume's own filesystem is frozen, never the pool under it: cloning needs the pool (LOCAL-F.6). That is
+//!    the caller's choice of mounts.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -57,7 +57,7 @@ pub fn thaw(mount: &File) -> Result<Thaw, SysError> {
     }
 }
 
-/// Thaws everything a predecessor may have left frozen (G.5 step 3) and gives back what was. Every mount is tried;
+/// Thaws everything a predecessor may have left frozen (LOCAL-G.5.3) and gives back what was. Every mount is tried;
 /// the first error is returned when all have been.
 pub fn thaw_sweep(mounts: &[PathBuf]) -> Result<Vec<PathBuf>, SysError> {
     let mut was_frozen = Vec::new();
@@ -101,7 +101,7 @@ pub enum FreezeError {
 #[must_use]
 pub enum Held {
     ToTheEnd,
-    /// Something was thawed before we asked: the budget ran out, or somebody else did it (R20). What was cloned
+    /// Something was thawed before we asked: the budget ran out, or somebody else did it (LOCAL-R20). What was cloned
     /// meanwhile is consistent as after a crash, and not across filesystems.
     EndedEarly,
 }

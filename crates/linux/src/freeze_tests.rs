@@ -51,8 +51,9 @@ fn opened(mounts: &[PathBuf]) -> Vec<Arc<OpenMount>> {
     mounts.iter().map(|place| Arc::new(OpenMount::open(table.top(place).unwrap()).unwrap())).collect()
 }
 
+/// Rule: LOCAL-F.6
 #[test]
-fn frozen_filesystems_are_thawed_in_the_end_f6() {
+fn frozen_filesystems_are_thawed_in_the_end() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let mounts: Vec<PathBuf> = ["a", "b"].map(|name| rig.mounted(name, FsType::Ext4, 64 * MIB).2).into();
@@ -65,8 +66,9 @@ fn frozen_filesystems_are_thawed_in_the_end_f6() {
     assert!(!mounts.iter().any(|mount| is_frozen(mount)), "dropping thaws too");
 }
 
+/// Rule: LOCAL-0.20
 #[test]
-fn the_guard_thaws_when_its_parent_dies_fact_20() {
+fn the_guard_thaws_when_its_parent_dies() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let mounts = [rig.mounted("a", FsType::Ext4, 64 * MIB).2];
@@ -79,8 +81,9 @@ fn the_guard_thaws_when_its_parent_dies_fact_20() {
     assert_eq!(frozen.thaw().unwrap(), Held::EndedEarly);
 }
 
+/// Rule: LOCAL-R20
 #[test]
-fn the_guard_thaws_when_the_budget_is_spent_and_we_learn_of_it_r20() {
+fn the_guard_thaws_when_the_budget_is_spent_and_we_learn_of_it() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let mounts = [rig.mounted("a", FsType::Ext4, 64 * MIB).2];

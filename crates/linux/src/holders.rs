@@ -1,4 +1,4 @@
-//! Who keeps a block device or a mount busy, for the message that says so (node 31 #26).
+//! Who keeps a block device or a mount busy, for the message that says so (NODE-31.26).
 //!
 //! The kernel answers EBUSY and does not say why. What can be seen without asking any filesystem is looked through: the mount
 //! tables of all mount namespaces, what is built on the device, loop devices that have it as their file, and the open files of
@@ -277,8 +277,9 @@ mod tests {
     use crate::patience::{Next, Patience};
     use crate::rig::{Rig, needs};
 
+    /// Rule: NODE-31.26
     #[test]
-    fn a_mount_of_a_device_is_told_by_number_or_source_and_one_of_its_node_by_name_node_31_26() {
+    fn a_mount_of_a_device_is_told_by_number_or_source_and_one_of_its_node_by_name() {
         let text = b"40 27 7:3 / /pods/a rw - ext4 /dev/loop3 rw\n\
             41 27 0:44 / /pods/b rw - btrfs /dev/loop3 rw\n\
             42 27 0:6 /loop3 /pods/c rw - devtmpfs devtmpfs rw\n\
@@ -292,8 +293,9 @@ mod tests {
         assert_eq!(ids(&|mount| is_node(mount, "loop3".as_ref())), [42]);
     }
 
+    /// Rule: NODE-31.26
     #[test]
-    fn the_words_name_a_few_and_count_the_rest_node_31_26() {
+    fn the_words_name_a_few_and_count_the_rest() {
         let process = |pid| Process { pid, name: "mkfs".to_owned() };
         let nobody = Holders::default();
         assert_eq!(nobody.to_string(), "who holds it cannot be seen from here");
@@ -305,8 +307,9 @@ mod tests {
         assert_eq!(elsewhere.to_string(), "it is mounted at /x in the mount namespace of process 9 (mkfs)");
     }
 
+    /// Rule: NODE-31.26
     #[test]
-    fn the_holders_of_a_real_device_are_found_node_31_26() {
+    fn the_holders_of_a_real_device_are_found() {
         needs!(FsType::Ext4);
         let rig = Rig::new();
         let (_image, attached) = rig.formatted("a.img", FsType::Ext4, 32 << 20);

@@ -85,7 +85,7 @@ pub fn loop_status(device: impl AsFd) -> Result<loop_info64> {
     unsafe { ioctl(device, Getter::<{ lo::LOOP_GET_STATUS64 as Opcode }, loop_info64>::new()) }
 }
 
-/// `LOOP_CLR_FD`. Success on a busy device only arms autoclear (fact 11).
+/// `LOOP_CLR_FD`. Success on a busy device only arms autoclear (LOCAL-0.11).
 pub fn loop_clear(device: impl AsFd) -> Result<()> {
     // SAFETY: LOOP_CLR_FD takes no argument.
     unsafe { ioctl(device, NoArg::<{ lo::LOOP_CLR_FD as Opcode }>::new()) }

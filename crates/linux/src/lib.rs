@@ -8,7 +8,7 @@
 //! 1. `unsafe` lives in [`ioctl`] and nowhere else.
 //! 2. A failed question is an error, never the harmless answer: a read error is not "empty", an unreadable mount
 //!    table is not "not mounted".
-//! 3. Targets of mounts are held by file descriptor between check and use, and a symbolic link is refused (R16).
+//! 3. Targets of mounts are held by file descriptor between check and use, and a symbolic link is refused (LOCAL-R16).
 //! 4. External tools run through [`command`]: own process group, `LC_ALL=C`, a deadline, captured output.
 
 pub mod bounded;

@@ -1,17 +1,17 @@
-//! Loop devices: image files as block devices (F.1).
+//! Loop devices: image files as block devices (LOCAL-F.1).
 //!
 //! # Invariants
 //! 1. A device is known by the file behind it, `(st_dev, st_ino)`, never by a path: paths are renamed, unlinked and
 //!    differ between namespaces.
 //! 2. [`attach`] hands back the open device. The caller keeps it open until the mount stands, because an autoclear
-//!    device without an opener is gone (fact 12, R10).
+//!    device without an opener is gone (LOCAL-0.12, LOCAL-R10).
 //! 3. [`detach_and_wait`] clears a device only while it still belongs to the given file, and says "detached" only when
-//!    the kernel says so: `LOOP_CLR_FD` succeeds on a busy device and merely arms autoclear (fact 11).
+//!    the kernel says so: `LOOP_CLR_FD` succeeds on a busy device and merely arms autoclear (LOCAL-0.11).
 //! 4. Looking for a file's device opens no other device, but the first time it is seen: a device that somebody has open
 //!    does not let go, and with many volumes that end at once there would always be somebody who looks.
 //!
 //! # Not here
-//! Guarding against a second attachment of one image (fact 10): the kernel allows it, so the caller holds a flock on
+//! Guarding against a second attachment of one image (LOCAL-0.10): the kernel allows it, so the caller holds a flock on
 //! the image around [`find`] and [`attach`].
 
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub struct Attach {
     /// Wanted, not promised: see [`Attached::direct_io`].
     pub direct_io: bool,
     /// Logical block size in bytes; always explicit, because a filesystem made for one size may not mount on another
-    /// (fact 15).
+    /// (LOCAL-0.15).
     pub block_size: u32,
 }
 
@@ -122,7 +122,7 @@ pub fn available() -> LoopSupport {
     }
 }
 
-/// Every loop device bound to this file. More than one is a double attachment (fact 10).
+/// Every loop device bound to this file. More than one is a double attachment (LOCAL-0.10).
 pub fn find(backing: BackingFile) -> Result<Vec<LoopStatus>, LoopError> {
     Bound::read()?.of(backing)
 }
@@ -289,8 +289,8 @@ fn describe(fd: &OwnedFd, index: u32, path: &Path) -> Result<LoopDevice, SysErro
 
 /// Binds `image` to a free loop device.
 ///
-/// Finding a free device and binding it are two steps, so somebody else may win; that is retried (R8). The number of
-/// attempts is generous because each one needs a rival to have succeeded.
+/// Finding a free device and binding it are two steps, so somebody else may win; that is retried (LOCAL-R8). The number
+/// of attempts is generous because each one needs a rival to have succeeded.
 pub fn attach(image: &File, how: Attach) -> Result<Attached, LoopError> {
     const ATTEMPTS: usize = 128;
     let control_path = Path::new(CONTROL);
@@ -430,7 +430,7 @@ fn clear_once(device: &LoopDevice, backing: BackingFile) -> Result<Detach, LoopE
     Ok(if bound { Detach::StillBusy } else { Detach::Detached })
 }
 
-/// Waits until no loop device has this file any more: the end of an unmount with autoclear (R11).
+/// Waits until no loop device has this file any more: the end of an unmount with autoclear (LOCAL-R11).
 ///
 /// Whoever looks at a device has it open for that moment. Closing it is what makes an autoclear device go that has lost its
 /// last user meanwhile, so that looking is also pushing.
@@ -468,7 +468,7 @@ impl LoopDevice {
         self.size()
     }
 
-    /// Write-protects the device, or lifts the protection. It holds for every way to reach the device (fact 13).
+    /// Write-protects the device, or lifts the protection. It holds for every way to reach the device (LOCAL-0.13).
     pub fn set_read_only(&self, read_only: bool) -> Result<(), LoopError> {
         let set = ioctl::block_set_read_only(self.open()?, read_only);
         Ok(set.map_err(SysError::on("change the write protection of", &self.path))?)

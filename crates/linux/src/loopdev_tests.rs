@@ -18,8 +18,9 @@ fn one(backing: BackingFile) -> LoopStatus {
     found.into_iter().next().unwrap()
 }
 
+/// Rule: LOCAL-F.1
 #[test]
-fn a_device_is_found_by_its_file_after_rename_and_unlink_f1() {
+fn a_device_is_found_by_its_file_after_rename_and_unlink() {
     needs!();
     let rig = Rig::new();
     let image = rig.image("a.img", 8 * MIB);
@@ -37,8 +38,9 @@ fn a_device_is_found_by_its_file_after_rename_and_unlink_f1() {
     assert_eq!(find(backing).unwrap(), []);
 }
 
+/// Rule: LOCAL-0.10
 #[test]
-fn one_image_can_be_attached_twice_and_both_are_found_fact_10() {
+fn one_image_can_be_attached_twice_and_both_are_found() {
     needs!();
     let rig = Rig::new();
     let image = rig.image("a.img", 8 * MIB);
@@ -66,8 +68,9 @@ fn one_look_at_all_devices_answers_for_many_files_and_never_for_what_has_gone() 
     assert_eq!((found(a), found(c)), (vec![], vec![]), "what was not there at the look is not seen");
 }
 
+/// Rule: LOCAL-0.11
 #[test]
-fn a_busy_device_is_not_called_detached_fact_11() {
+fn a_busy_device_is_not_called_detached() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let (image, attached, target) = rig.mounted("a.img", FsType::Ext4, 64 * MIB);
@@ -79,8 +82,9 @@ fn a_busy_device_is_not_called_detached_fact_11() {
     assert_eq!(detach_and_wait(&device, backing, LONG).unwrap(), Detach::Detached);
 }
 
+/// Rule: LOCAL-0.11
 #[test]
-fn a_plain_opener_keeps_the_device_until_it_closes_fact_11() {
+fn a_plain_opener_keeps_the_device_until_it_closes() {
     needs!();
     let rig = Rig::new();
     let image = rig.image("a.img", 8 * MIB);
@@ -101,8 +105,9 @@ fn a_device_that_changed_hands_is_not_touched() {
     assert_eq!(one(BackingFile::of(&other).unwrap()).device, attached.device);
 }
 
+/// Rules: LOCAL-0.12, LOCAL-R10, LOCAL-R11
 #[test]
-fn an_autoclear_device_lives_as_long_as_its_opener_and_its_mount_fact_12() {
+fn an_autoclear_device_lives_as_long_as_its_opener_and_its_mount() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let (image, formatted) = rig.formatted("a.img", FsType::Ext4, 64 * MIB);
@@ -123,7 +128,8 @@ fn an_autoclear_device_lives_as_long_as_its_opener_and_its_mount_fact_12() {
     assert_eq!(wait_until_free(backing, LONG).unwrap(), Detach::Detached, "no opener, no device");
 }
 
-/// Node 31 #26: who looked for the devices of other volumes kept them all open.
+/// Who looked for the devices of other volumes kept them all open.
+/// Rule: NODE-31.26
 #[test]
 fn volumes_that_end_at_once_do_not_hold_each_others_devices() {
     needs!();
@@ -166,8 +172,9 @@ fn what_was_seen_behind_a_device_is_not_believed_of_the_next_attachment() {
     }
 }
 
+/// Rule: LOCAL-0.13
 #[test]
-fn a_read_only_loop_refuses_writes_even_through_a_writable_open_fact_13() {
+fn a_read_only_loop_refuses_writes_even_through_a_writable_open() {
     needs!();
     let rig = Rig::new();
     let image = rig.image("a.img", 8 * MIB);
@@ -180,8 +187,9 @@ fn a_read_only_loop_refuses_writes_even_through_a_writable_open_fact_13() {
     assert!(attached.device.is_read_only().unwrap());
 }
 
+/// Rule: LOCAL-0.13
 #[test]
-fn write_protection_can_be_switched_on_a_live_device_fact_13() {
+fn write_protection_can_be_switched_on_a_live_device() {
     needs!();
     let rig = Rig::new();
     let image = rig.image("a.img", 8 * MIB);
@@ -193,8 +201,9 @@ fn write_protection_can_be_switched_on_a_live_device_fact_13() {
     OpenOptions::new().write(true).open(&device.path).unwrap().write_all_at(&[1; 512], 0).unwrap();
 }
 
+/// Rule: LOCAL-F.1
 #[test]
-fn the_device_follows_the_image_only_when_told_f1() {
+fn the_device_follows_the_image_only_when_told() {
     needs!();
     let rig = Rig::new();
     let image = rig.image("a.img", 8 * MIB + 100);
@@ -220,8 +229,9 @@ fn block_size_direct_io_and_read_ahead_are_as_asked_or_reported() {
     assert_eq!(attached.device.read_ahead_kib().unwrap(), 64);
 }
 
+/// Rule: LOCAL-R8
 #[test]
-fn concurrent_attachments_all_get_their_own_device_r8() {
+fn concurrent_attachments_all_get_their_own_device() {
     needs!();
     let rig = Rig::new();
     let images: Vec<_> = (0..8).map(|n| rig.image(&format!("{n}.img"), MIB)).collect();

@@ -1,4 +1,4 @@
-//! The mount table of our mount namespace, from `/proc/thread-self/mountinfo` (F.9).
+//! The mount table of our mount namespace, from `/proc/thread-self/mountinfo` (LOCAL-F.9).
 //!
 //! That of the thread, not of the process: what a thread mounts it sees here, also if it has a namespace of its own.
 //!
@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! 1. A table is one reading during which nothing was mounted or unmounted. Where mounts come and go all the time there is
-//!    no such moment; then every mount that stood throughout is in it once, and of the others each is in it or not (R18).
+//!    no such moment; then every mount that stood throughout is in it once, and of the others each is in it or not
+//!    (LOCAL-R18).
 //! 2. A line that cannot be parsed fails the whole reading. Skipping it could hide the mount that matters.
 
 use std::collections::BTreeSet;
@@ -136,7 +137,7 @@ impl MountTable {
 
     /// Every bind mount of the block device node with this device number.
     ///
-    /// Such a mount shows the filesystem of the node (devtmpfs), so the node itself is asked (F.9 "block bind").
+    /// Such a mount shows the filesystem of the node (devtmpfs), so the node itself is asked (LOCAL-F.9 "block bind").
     pub fn of_block_node(&self, node_major: u32, node_minor: u32) -> impl Iterator<Item = &Mount> {
         let may_be_node = |mount: &&Mount| {
             matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs" | "ramfs") && mount.root != Path::new("/")
@@ -301,8 +302,9 @@ mod tests {
 44 27 0:50 / /empty rw - tmpfs  rw
 ";
 
+    /// Rule: LOCAL-F.9
     #[test]
-    fn escapes_tags_and_deleted_roots_are_understood_f9() {
+    fn escapes_tags_and_deleted_roots_are_understood() {
         let table = MountTable::parse(SAMPLE.as_bytes()).unwrap();
         let mount = table.at(Path::new("/pods/a b")).next().unwrap();
         assert_eq!((mount.id, mount.major, mount.minor, mount.fs_type.as_str()), (40, 7, 0, "ext4"));
@@ -325,8 +327,9 @@ mod tests {
         assert_eq!(table.top(Path::new("/pods/block")).unwrap().id, 43);
     }
 
+    /// Rule: LOCAL-R18
     #[test]
-    fn a_torn_line_fails_the_whole_reading_r18() {
+    fn a_torn_line_fails_the_whole_reading() {
         let error = MountTable::parse(b"22 27 0:21 / /proc rw - proc proc rw\n23 27 0:2").unwrap_err();
         assert!(matches!(error, MountTableError::Malformed(line) if line == "23 27 0:2"));
     }

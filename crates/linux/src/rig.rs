@@ -83,7 +83,7 @@ impl Rig {
 }
 
 /// A uuid that is the same for the same name in one test, and differs between tests and between runs: filesystems with
-/// one uuid cannot be mounted side by side (fact 16).
+/// one uuid cannot be mounted side by side (LOCAL-0.16).
 pub(crate) fn uuid(name: &str) -> Uuid {
     let mut hasher = std::hash::DefaultHasher::new();
     (name, std::process::id(), std::thread::current().name()).hash(&mut hasher);

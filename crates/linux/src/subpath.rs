@@ -1,4 +1,4 @@
-//! A part of a volume, shown at a place of its own (node 25).
+//! A part of a volume, shown at a place of its own (NODE-25).
 //!
 //! Who writes into the volume can put a symbolic link anywhere, at any moment. So the way down is the kernel's: it is
 //! told that nothing may lead out of the volume, and what it opened is what is bound. No path is looked up twice.

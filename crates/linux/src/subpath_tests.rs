@@ -1,4 +1,4 @@
-//! Parts of volumes (node 25), with somebody in the volume who would like to see more than that.
+//! Parts of volumes (NODE-25), with somebody in the volume who would like to see more than that.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -52,8 +52,9 @@ impl Volume {
     }
 }
 
+/// Rule: NODE-25
 #[test]
-fn a_directory_and_a_file_of_a_volume_are_shown_node_25() {
+fn a_directory_and_a_file_of_a_volume_are_shown() {
     needs!();
     let volume = volume();
     assert_eq!(volume.expose("part").unwrap(), Exposed::Mounted);
@@ -65,8 +66,9 @@ fn a_directory_and_a_file_of_a_volume_are_shown_node_25() {
     assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o640);
 }
 
+/// Rule: NODE-25
 #[test]
-fn what_is_missing_is_made_with_the_mode_of_the_root_node_25() {
+fn what_is_missing_is_made_with_the_mode_of_the_root() {
     needs!();
     let volume = volume();
     fs::set_permissions(&volume.volume, fs::Permissions::from_mode(0o2777)).unwrap();
@@ -76,8 +78,9 @@ fn what_is_missing_is_made_with_the_mode_of_the_root_node_25() {
     }
 }
 
+/// Rules: NODE-25, NODE-30.27
 #[test]
-fn links_that_stay_inside_work_and_those_that_lead_out_do_not_node_25_and_30_27() {
+fn links_that_stay_inside_work_and_those_that_lead_out_do_not() {
     needs!();
     let volume = volume();
     symlink("part", volume.volume.join("current")).unwrap();
@@ -95,8 +98,9 @@ fn links_that_stay_inside_work_and_those_that_lead_out_do_not_node_25_and_30_27(
     volume.refused("dangling");
 }
 
+/// Rule: NODE-25
 #[test]
-fn paths_that_are_not_below_the_volume_are_refused_node_25() {
+fn paths_that_are_not_below_the_volume_are_refused() {
     needs!();
     let volume = volume();
     for part in ["..", "part/../../outside", "/etc", ""] {
@@ -104,8 +108,9 @@ fn paths_that_are_not_below_the_volume_are_refused_node_25() {
     }
 }
 
+/// Rule: NODE-25
 #[test]
-fn a_target_is_kept_if_it_is_right_and_replaced_if_it_is_not_node_25() {
+fn a_target_is_kept_if_it_is_right_and_replaced_if_it_is_not() {
     needs!();
     let volume = volume();
     fs::create_dir(volume.volume.join("other")).unwrap();
@@ -119,8 +124,9 @@ fn a_target_is_kept_if_it_is_right_and_replaced_if_it_is_not_node_25() {
     assert_eq!(expose(&volume.volume, Path::new("other"), &volume.target, true).unwrap(), Exposed::Already);
 }
 
+/// Rule: NODE-30.27
 #[test]
-fn whoever_swaps_a_directory_for_a_link_sees_nothing_of_the_machine_node_30_27() {
+fn whoever_swaps_a_directory_for_a_link_sees_nothing_of_the_machine() {
     needs!();
     let volume = volume();
     let (there, link) = (volume.volume.join("part"), volume.volume.join("link"));

@@ -140,7 +140,7 @@ pub enum Caller {
     /// `csi_sidecar_operations_seconds`, with `migrated` only for drivers that replaced an in-tree plugin.
     #[default]
     Sidecar,
-    /// `csi_operations_seconds`, always with `migrated` (spec node 26).
+    /// `csi_operations_seconds`, always with `migrated` (NODE-26).
     Node,
 }
 

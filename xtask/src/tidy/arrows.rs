@@ -1,4 +1,4 @@
-//! Which crate may use which (STYLE section 1). What is not in the table is refused.
+//! Which crate may use which. What is not in the table is refused.
 
 use std::path::Path;
 use std::process::Command;

@@ -22,7 +22,7 @@ const WORDS: [(&str, &str); 5] = [
     ("thread::sleep", "sleeping hides a race; wait for the event, or use the runtime's time, which tests can own"),
 ];
 
-/// Names of modules that collect what has no home (STYLE section 12).
+/// Names of modules that collect what has no home.
 const DRAWERS: [&str; 6] = ["util", "utils", "common", "helper", "helpers", "misc"];
 
 pub(super) fn check(file: &File, source: &Source) -> Vec<Finding> {
@@ -47,7 +47,7 @@ pub(super) fn check(file: &File, source: &Source) -> Vec<Finding> {
 }
 
 /// Does `word` stand in the line, and not as a part of a longer name?
-fn has_word(line: &str, word: &str) -> bool {
+pub(super) fn has_word(line: &str, word: &str) -> bool {
     let in_name = |letter: char| letter.is_alphanumeric() || letter == '_';
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,4 +1,4 @@
-//! Metadata keys are declared once, with their type, in a file of their own (STYLE section 6).
+//! Metadata keys are declared once, with their type, in a file of their own.
 //!
 //! This file is called `keys.rs` because it has to hold the forbidden text itself.
 

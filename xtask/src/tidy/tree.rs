@@ -25,13 +25,19 @@ impl File {
 const SKIPPED: [&str; 4] = ["target", "generated", "proptest-regressions", "node_modules"];
 /// Hidden folders that hold files of ours.
 const HIDDEN: [&str; 2] = [".ci", ".cargo"];
-const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".yaml", ".yml", ".sh"];
+const ENDINGS: [&str; 7] = [".rs", ".md", ".toml", ".yaml", ".yml", ".sh", ".py"];
+/// Scripts of the differential suite: text files with comments of ours.
+const SCRIPTS: &str = "tests/differential/";
 
 pub(crate) fn read(root: &Path) -> anyhow::Result<Vec<File>> {
     let mut files = Vec::new();
     walk(root, "", &mut files)?;
     files.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(files)
+}
+
+fn is_script(path: &str) -> bool {
+    path == ".ci/run" || path.starts_with(SCRIPTS)
 }
 
 fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) -> anyhow::Result<()> {
@@ -43,7 +49,7 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) -> anyhow::Result<()
         let hidden = name.starts_with('.') && !HIDDEN.contains(&name.as_str());
         if kind.is_dir() && !hidden && !SKIPPED.contains(&name.as_str()) {
             walk(&entry.path(), &path, files)?;
-        } else if kind.is_file() && (ENDINGS.iter().any(|ending| name.ends_with(ending)) || path == ".ci/run") {
+        } else if kind.is_file() && (ENDINGS.iter().any(|ending| name.ends_with(ending)) || is_script(&path)) {
             files.push(File { text: fs::read_to_string(entry.path())?, path });
         }
     }

@@ -57,14 +57,15 @@ fn claim(size: &str) -> Value {
     json!({"metadata": {"name": "x", "namespace": "conf"}, "spec": {"resources": {"requests": {"storage": size}}}})
 }
 
+/// Rules: API-C028, API-C184
 #[test]
 fn nothing_is_created_in_a_missing_or_dying_namespace() {
     let dying = json!({"metadata": {"name": "conf2", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Terminating"}});
     let world = world().with("Namespace", dying);
-    let missing = admit(&create("", "configmaps", "nope"), json!({}), &world).expect_err("C028");
+    let missing = admit(&create("", "configmaps", "nope"), json!({}), &world).expect_err("API-C028");
     assert_eq!((missing.code, missing.message.as_str()), (404, "namespaces \"nope\" not found"));
     assert_eq!(missing.details.map(|details| details.kind), Some("namespaces".into()));
-    let refused = admit(&create("", "configmaps", "conf2"), json!({}), &world).expect_err("C184");
+    let refused = admit(&create("", "configmaps", "conf2"), json!({}), &world).expect_err("API-C184");
     let text =
         "configmaps \"x\" is forbidden: unable to create new content in namespace conf2 because it is being terminated";
     assert_eq!(refused.message, text);
@@ -76,14 +77,16 @@ fn nothing_is_created_in_a_missing_or_dying_namespace() {
     admit(&create("authorization.k8s.io", "localsubjectaccessreviews", "nope"), json!({}), &world).expect("exempt");
 }
 
+/// Rule: API-C181
 #[test]
 fn three_namespaces_are_immortal() {
     let delete = |name| Request { operation: Operation::Delete, name, ..create("", "namespaces", "") };
-    let refused = check_delete(&delete("default"), &world()).expect_err("C181");
+    let refused = check_delete(&delete("default"), &world()).expect_err("API-C181");
     assert_eq!(refused.message, "namespaces \"default\" is forbidden: this namespace may not be deleted");
     assert_eq!(check_delete(&delete("conf"), &world()), Ok(()));
 }
 
+/// Rules: API-C019, API-C111, API-C167, API-0.10
 #[test]
 fn storage_objects_are_born_protected() {
     let cases = [
@@ -93,17 +96,18 @@ fn storage_objects_are_born_protected() {
         ("storage.k8s.io", "storageclasses", "", Value::Null),
     ];
     for (group, plural, namespace, expected) in cases {
-        let admitted =
-            admit(&create(group, plural, namespace), json!({"metadata": {}}), &world()).expect("C019, C111, C167");
+        let admitted = admit(&create(group, plural, namespace), json!({"metadata": {}}), &world())
+            .expect("API-C019, API-C111, API-C167");
         assert_eq!(admitted["metadata"]["finalizers"], expected, "{plural}");
         let again = admit(&create(group, plural, namespace), admitted.clone(), &world()).expect("admitted");
         assert_eq!(again["metadata"], admitted["metadata"], "not twice");
     }
     let old = json!({"metadata": {}});
-    let kept = admit(&update("persistentvolumeclaims", &old), json!({"metadata": {}}), &world()).expect("fact 10");
+    let kept = admit(&update("persistentvolumeclaims", &old), json!({"metadata": {}}), &world()).expect("API-0.10");
     assert_eq!(kept["metadata"].get("finalizers"), None);
 }
 
+/// Rules: API-C131, API-C132
 #[test]
 fn a_claim_without_a_class_gets_the_newest_default() {
     let world = world()
@@ -113,15 +117,16 @@ fn a_claim_without_a_class_gets_the_newest_default() {
         .with("StorageClass", class("newest", "2026-01-03T00:00:00Z", "false"));
     let request = create("", "persistentvolumeclaims", "conf");
     let class_of = |claim| admit(&request, claim, &world).expect("admitted")["spec"]["storageClassName"].clone();
-    assert_eq!(class_of(claim("1Gi")), "a", "C131: the newest default, ties by name");
+    assert_eq!(class_of(claim("1Gi")), "a", "API-C131: the newest default, ties by name");
     let mut named = claim("1Gi");
     named["spec"]["storageClassName"] = json!("");
-    assert_eq!(class_of(named), "", "C132");
+    assert_eq!(class_of(named), "", "API-C132");
     let mut annotated = claim("1Gi");
     annotated["metadata"]["annotations"] = json!({"volume.beta.kubernetes.io/storage-class": "z"});
     assert_eq!(class_of(annotated), Value::Null);
 }
 
+/// Rules: API-C142, API-C144
 #[test]
 fn only_bound_claims_of_a_growing_class_grow() {
     let bound = |class: &str, phase: &str| {
@@ -147,7 +152,7 @@ fn only_bound_claims_of_a_growing_class_grow() {
         new["spec"]["resources"]["requests"]["storage"] = json!(size);
         let result = validate(&update("persistentvolumeclaims", &old), &new, &world);
         let expected = expected.map(|why| format!("persistentvolumeclaims \"x\" is forbidden: {why}"));
-        assert_eq!(result.err().map(|error| error.message), expected, "C142, C144: {old} to {size}");
+        assert_eq!(result.err().map(|error| error.message), expected, "API-C142, API-C144: {old} to {size}");
     }
 }
 
@@ -177,13 +182,14 @@ fn quota(hard: Value, used: Value) -> Value {
     json!({"metadata": {"name": "q1", "namespace": "conf"}, "status": {"hard": hard, "used": used}})
 }
 
+/// Rule: API-7
 #[test]
 fn a_quota_refuses_what_exceeds_it_and_names_only_that() {
     let hard = json!({"requests.storage": "4Gi", "persistentvolumeclaims": "9", "gold.storageclass.storage.k8s.io/requests.storage": "1Gi"});
     let used = json!({"requests.storage": "3Gi", "persistentvolumeclaims": "1"});
     let world = world().with("ResourceQuota", quota(hard, used));
     let request = create("", "persistentvolumeclaims", "conf");
-    let refused = validate(&request, &claim("2Gi"), &world).expect_err("section 7");
+    let refused = validate(&request, &claim("2Gi"), &world).expect_err("API-7");
     let expected = "persistentvolumeclaims \"x\" is forbidden: exceeded quota: q1, requested: requests.storage=2Gi, used: \
                     requests.storage=3Gi, limited: requests.storage=4Gi";
     assert_eq!(refused.message, expected);

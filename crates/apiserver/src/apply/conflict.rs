@@ -1,4 +1,5 @@
-//! Conflicts: fields that an applier wants to change and somebody else owns. The texts are part of the protocol (4.6).
+//! Conflicts: fields that an applier wants to change and another manager owns. The texts are part of the protocol
+//! (API-4.6).
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,6 @@
-//! The special case of manager `kubectl` (4.6): an object that was managed by client-side apply names its configuration
-//! in an annotation. Fields that the annotation names and that nobody has changed since are the applier's own, and the
-//! annotation follows the applied configuration.
+//! The special case of manager `kubectl` (API-4.6): an object that was managed by client-side apply names its
+//! configuration in an annotation. Fields that the annotation names and that no other manager has changed since are the
+//! applier's own, and the annotation follows the applied configuration.
 
 use serde_json::{Map, Value};
 

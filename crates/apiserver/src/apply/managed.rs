@@ -1,7 +1,8 @@
 //! `metadata.managedFields`: who owns which fields, as stored in the object.
 //!
 //! Invariant: two entries never have the same manager, operation and subresource, and for updates the same version
-//! (4.6). Times are RFC 3339 in UTC with whole seconds, as the server prints them, so their text order is time order.
+//! (API-4.6). Times are RFC 3339 in UTC with whole seconds, as the server prints them, so their text order is time
+//! order.
 
 use std::collections::BTreeMap;
 
@@ -210,8 +211,8 @@ pub(super) fn asks_to_forget(object: &Value) -> bool {
     }
 }
 
-/// Keeps the old times when a write changed nothing else, so that it is no change at all (4.6). Both objects must be in
-/// the form in which they are stored.
+/// Keeps the old times when a write changed nothing else, so that it is no change at all (API-4.6). Both objects must
+/// be in the form in which they are stored.
 pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) {
     let (Some(Value::Array(before)), Some(Value::Array(after))) = (stored(old), stored(new)) else { return };
     let mut pairs = before.iter().zip(after);

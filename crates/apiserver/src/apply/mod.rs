@@ -1,4 +1,4 @@
-//! Server-side apply and field ownership (spec/apiserver.md 4.6), as pure functions over JSON values and their types.
+//! Server-side apply and field ownership (API-4.6), as pure functions over JSON values and their types.
 //!
 //! Every write goes through a [`Manager`]: an apply merges a configuration and refuses to change what others own; any
 //! other write takes over the fields it changes. Who owns what is kept in `metadata.managedFields` of the object.

@@ -1,4 +1,4 @@
-//! How owners change with a write: the heart of server-side apply (4.6).
+//! How owners change with a write: the heart of server-side apply (API-4.6).
 //!
 //! A manager's fields are read in the version they were written in. Versions differ in their types, not in the values
 //! of an object, so an object needs no conversion; fields of a version that is no longer served have no owner.

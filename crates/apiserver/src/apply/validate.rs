@@ -1,6 +1,6 @@
 //! Whether a value fits its type: no undeclared fields, no wrong kinds, no item of a set or keyed list twice.
 //!
-//! The texts are part of the protocol (4.4): `.spec.foo: field not declared in schema`.
+//! The texts are part of the protocol (API-4.4): `.spec.foo: field not declared in schema`.
 
 use std::collections::BTreeSet;
 use std::fmt;

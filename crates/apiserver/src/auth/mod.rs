@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! 1. A credential that does not check out is 401 on every path; no credential is [`User::anonymous`], and then RBAC
-//!    decides (spec/apiserver.md 8).
+//!    decides (API-8).
 //! 2. Decisions are pure: roles, bound objects and the time are arguments. The one thing read here is entropy for keys
 //!    and signatures.
 //! 3. Keys and tokens have types that do not print. Nothing in this folder formats one into a log or an error.

@@ -1,4 +1,4 @@
-//! The node authorizer: what the identity of a node may do (spec/apiserver.md section 8).
+//! The node authorizer: what the identity of a node may do (API-8).
 //!
 //! A node reads only what belongs to the pods that are bound to it, and writes only about itself. Everything else it may
 //! do is in one table. A user that is no node is not judged here, and what the node authorizer does not allow, a role still

@@ -1,5 +1,5 @@
 //! Owner references: objects whose owners are gone are deleted, and owners that asked for it wait for, or let go of,
-//! what they own (spec/apiserver.md 2.1).
+//! what they own (API-2.1).
 //!
 //! An owner of a kind that is not served is taken as alive: deleting what belongs to something unknown would be worse
 //! than keeping it.

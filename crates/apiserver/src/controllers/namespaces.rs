@@ -1,7 +1,7 @@
 //! Namespaces: a new one gets its service account, a deleted one loses its content and then itself.
 //!
 //! A deleted namespace is left alone for a few seconds, so that writers that have not noticed yet are refused instead of
-//! racing with the removal (spec/apiserver.md 6.1).
+//! racing with the removal (API-6.1).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Custom resources: kinds that clients define (spec/apiserver.md 6.9). A definition is an object of its own kind; each of
+//! Custom resources: kinds that clients define (API-6.9). A definition is an object of its own kind; each of
 //! its served versions becomes a [`Resource`] whose objects are pruned, defaulted and validated by its schema.
 //!
 //! Of the rule language only what [`rule`] can read is accepted: a definition with another rule is refused, never served

@@ -49,8 +49,9 @@ fn two_units(seconds: i64, big: (i64, char), small: (i64, char)) -> String {
 mod tests {
     use super::*;
 
+    /// Rule: API-6.0
     #[test]
-    fn ages_follow_section_6_0() {
+    fn ages_are_printed_with_at_most_two_units() {
         let cases = [
             (-2, "<invalid>"),
             (-1, "0s"),

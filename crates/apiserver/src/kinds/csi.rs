@@ -81,7 +81,7 @@ impl Rules for DriverRules {
     fn validate_update(&self, driver: &Value, old: &Value) -> FieldErrors {
         let mut errors = meta::validate_core_update(driver, old);
         errors.extend(validate_driver(driver));
-        // The first path is misspelt in the reference (fact 18).
+        // The first path is misspelt in the reference (API-0.18).
         let immutable = [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")];
         for (field, shown) in immutable {
             let pointer = format!("/spec/{field}");

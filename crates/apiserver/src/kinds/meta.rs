@@ -73,7 +73,7 @@ pub fn wants_generated_name(object: &Value) -> bool {
     name(object).is_empty() && !text(object, "/metadata/generateName").is_empty()
 }
 
-/// Takes away what only the server sets; a client's generation stays (C025).
+/// Takes away what only the server sets; a client's generation stays (API-C025).
 pub(crate) fn clear_for_create(object: &mut Value, scope: Scope) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "creationTimestamp"] {

@@ -134,7 +134,7 @@ pub(crate) fn validate_parameters(class: &Value, needed: Parameters) -> FieldErr
 fn validate_topologies(class: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let Some(terms) = present(class, "/allowedTopologies").and_then(Value::as_array) else { return errors };
-    // The reference starts with one empty entry per term, so an empty term always looks like a repetition (fact 18).
+    // The reference starts with one empty entry per term, so an empty term always looks like a repetition (API-0.18).
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     seen.insert(Value::Object(Topology::new()).to_string(), terms.len());
     for (index, term) in terms.iter().enumerate() {

@@ -131,7 +131,7 @@ fn validate_source(attachment: &Value) -> FieldErrors {
 fn validate_error(error: &Value, field: &str) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if text(error, "/message").len() > MESSAGE_BYTES {
-        // The reference names the other limit (fact 18).
+        // The reference names the other limit (API-0.18).
         errors.push(FieldError::too_long(format!("{field}.message"), METADATA_BYTES));
     }
     if let Some(code) = number(error, "/errorCode").filter(|code| *code < 0) {

@@ -141,7 +141,7 @@ fn validate_nfs(value: &Value, field: &str) -> FieldErrors {
 fn validate_csi(value: &Value, field: &str) -> FieldErrors {
     let mut errors = validate_driver_name(text(value, "/driver"), &format!("{field}.driver"));
     errors.extend(required(value, field, &["volumeHandle"]));
-    // nodeStageSecretRef is never looked at (fact 20).
+    // nodeStageSecretRef is never looked at (API-0.20).
     for reference in
         ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"]
     {

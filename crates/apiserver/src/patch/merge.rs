@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// The document with a patch merged into it. The patch must be a map (4.5: anything else is refused with 400 when it is
-/// decoded).
+/// The document with a patch merged into it. The patch must be a map (API-4.5: anything else is refused with 400 when
+/// it is decoded).
 pub fn apply(document: Value, patch: &Map<String, Value>) -> Value {
     let mut fields = match document {
         Value::Object(fields) => fields,
@@ -61,11 +61,16 @@ mod tests {
         apply(document, patch.as_object().expect("a patch of these tests is a map"))
     }
 
+    /// Rule: API-C056
     #[test]
     fn a_patch_adds_and_changes_fields_of_maps() {
         let document = json!({"metadata": {"labels": {"a": "1", "b": "2"}}});
         let patch = json!({"metadata": {"labels": {"a": "9", "c": "3"}}});
-        assert_eq!(merged(document, patch), json!({"metadata": {"labels": {"a": "9", "b": "2", "c": "3"}}}), "C056");
+        assert_eq!(
+            merged(document, patch),
+            json!({"metadata": {"labels": {"a": "9", "b": "2", "c": "3"}}}),
+            "API-C056"
+        );
     }
 
     #[test]
@@ -86,9 +91,10 @@ mod tests {
         }
     }
 
+    /// Rule: API-4.5
     #[test]
     fn lists_are_replaced_as_a_whole() {
-        assert_eq!(merged(json!({"f": ["a", "b"]}), json!({"f": ["c"]})), json!({"f": ["c"]}), "4.5");
+        assert_eq!(merged(json!({"f": ["a", "b"]}), json!({"f": ["c"]})), json!({"f": ["c"]}), "API-4.5");
     }
 
     #[test]

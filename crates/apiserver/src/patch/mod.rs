@@ -1,4 +1,4 @@
-//! The three patch formats of `PATCH` (spec/apiserver.md 4.5), as pure functions over JSON values.
+//! The three patch formats of `PATCH` (API-4.5), as pure functions over JSON values.
 //!
 //! Invariant: a patch never makes a document deeper than what the server can read back, nor larger than what its own
 //! size explains; nothing here panics on any input.

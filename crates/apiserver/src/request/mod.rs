@@ -7,7 +7,7 @@
 //! 1. Authorization and routing read the same [`RequestInfo`]: a path cannot be authorized as one thing and served
 //!    as another.
 //! 2. No input panics; what is too large is refused before it is parsed.
-//! 3. A refusal carries the code, reason and text a client of kube-apiserver 1.36 would see (spec/apiserver.md 5).
+//! 3. A refusal carries the code, reason and text a client of kube-apiserver 1.36 would see (API-5).
 //!
 //! # Not here
 //! Bodies (`schema/`), the Status object itself (`status.rs`), and which resources exist.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::go_text::go_quote;
 
 /// One refused request. [`Refusal::code`], [`Refusal::reason`], `Display` and [`Refusal::details`] are the four parts
-/// of the Status object that the client sees (spec/apiserver.md section 5).
+/// of the Status object that the client sees (API-5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     BadRequest(String),

@@ -75,11 +75,12 @@ fn values_are_printed_as_go_prints_them() {
     }
 }
 
+/// Rule: API-C026
 #[test]
 fn an_error_without_a_reason_has_no_reason_key() {
     let status = ApiError::version_on_create().to_json();
     assert_eq!(status["code"], 500);
-    assert!(status.get("reason").is_none(), "C026: {status}");
+    assert!(status.get("reason").is_none(), "API-C026: {status}");
 }
 
 #[test]

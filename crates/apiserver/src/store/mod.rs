@@ -1,6 +1,6 @@
 //! The store: objects as bytes under keys, every version of them for a while, and the order in which they changed.
 //!
-//! # What it promises (spec/apiserver.md, section 9)
+//! # What it promises (API-9)
 //! 1. One sequence of revisions over all resources. Each write and each delete takes the next one. None is ever used
 //!    for two writes, whatever crashes.
 //! 2. A write is acknowledged when it is on disk, and only then can anybody see it. After the acknowledgement every

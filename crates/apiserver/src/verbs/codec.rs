@@ -18,7 +18,7 @@ use crate::store::{Revision, Stored};
 /// Between the kind and the metadata.
 const METADATA: &[u8] = b"\"metadata\":{";
 
-/// Whether the text of an object says what kind of object it is. Items of lists of built-in kinds do not (fact 5).
+/// Whether the text of an object says what kind of object it is. Items of lists of built-in kinds do not (API-0.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TypeFields {
     Shown,

@@ -1,4 +1,4 @@
-//! Delete: removes an object, or notes that it is to go and waits for its finalizers (spec/apiserver.md 2.1).
+//! Delete: removes an object, or notes that it is to go and waits for its finalizers (API-2.1).
 
 use std::borrow::Cow;
 use std::sync::Arc;

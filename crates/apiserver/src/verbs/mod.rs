@@ -1,4 +1,4 @@
-//! The verbs: what create, get, list, watch, update, patch and delete do to the store (spec/apiserver.md sections 2 to 4).
+//! The verbs: what create, get, list, watch, update, patch and delete do to the store (API-2 to API-4).
 //!
 //! Every write of an existing object is a loop: read, change, admit, reset, validate, commit if nobody was faster. A
 //! client that named a resourceVersion is told when somebody was; all others never see the race.

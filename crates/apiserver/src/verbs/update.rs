@@ -116,7 +116,7 @@ impl Core {
             return Ok(Turn::Done(Updated::Submitted(object)));
         }
         let (key, expect) = (live.stored.key.clone(), Expect::At(live.stored.revision));
-        // The write that takes the last finalizer away is never stored (fact 7).
+        // The write that takes the last finalizer away is never stored (API-0.7).
         let commit = match leaves {
             true => store::Write::delete(key, expect),
             false => self.put_text(write.resource, key, text, expect)?,

@@ -80,7 +80,7 @@ pub(crate) fn partial_list(objects: &[Value], metadata: Value) -> Value {
     json!({"kind": "PartialObjectMetadataList", "apiVersion": META_VERSION, "metadata": metadata, "items": items})
 }
 
-/// A list; items of built-in kinds do not repeat what they are (fact 5).
+/// A list; items of built-in kinds do not repeat what they are (API-0.5).
 pub(crate) fn list(resource: &Resource, mut objects: Vec<Value>, metadata: Value) -> Value {
     if resource.custom().is_none() {
         objects.iter_mut().for_each(super::codec::clear_types);

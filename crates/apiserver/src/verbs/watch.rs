@@ -235,7 +235,7 @@ impl Running {
         }
     }
 
-    /// What a change means to a client that sees only what its selectors match (fact 8).
+    /// What a change means to a client that sees only what its selectors match (API-0.8).
     fn meaning<'e>(&self, event: &'e Event) -> Option<(Kind, &'e Arc<Stored>)> {
         let matches = |stored| self.selection.matches_stored(&self.resource, stored);
         match &event.change {

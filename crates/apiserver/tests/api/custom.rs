@@ -1,4 +1,4 @@
-//! Custom resources in process: a definition, its objects, and the end of both (spec/apiserver.md 6.9).
+//! Custom resources in process: a definition, its objects, and the end of both (API-6.9).
 
 use crate::support::{MERGE, Server};
 use apiserver::store::CommitError;

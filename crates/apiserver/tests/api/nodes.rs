@@ -1,4 +1,4 @@
-//! What the identity of a node may read: what the pods that are bound to it use (spec/apiserver.md section 8).
+//! What the identity of a node may read: what the pods that are bound to it use (API-8).
 
 use crate::support::Server;
 use apiserver::auth::User;

@@ -1,5 +1,4 @@
-//! Quotas: counted by the controller, charged by admission, and never in disagreement (spec/apiserver.md 7,
-//! spec/controllers.md 3.9).
+//! Quotas: counted by the controller, charged by admission, and never in disagreement (API-7, CTRL-3.9).
 
 use crate::support::{Events, MERGE, Server};
 use apiserver::store::CommitError;

@@ -1,5 +1,5 @@
-//! Who is turned away at the door, over a real socket, with which code and in which words (spec/apiserver.md 8, issue 3
-//! Done-when 7). Time passes when the test says so.
+//! Who is turned away at the door, over a real socket, with which code and in which words (API-8).
+//! Time passes when the test says so.
 
 use apiserver::auth::{Account, Claims, ObjectRef, Pki, UnixSeconds};
 use base64::Engine as _;

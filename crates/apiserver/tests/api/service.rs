@@ -1,5 +1,5 @@
 //! The service in process, over a store in memory: list and watch semantics, deletion, owners and namespaces
-//! (spec/apiserver.md sections 2, 3, 4 and 6.1). What single requests answer is the conformance checklist's business.
+//! (API-2, API-3, API-4 and API-6.1). What single requests answer is the conformance checklist's business.
 
 use crate::support::{MERGE, Server};
 use apiserver::store::{History, UnixMillis};
@@ -21,6 +21,7 @@ async fn a_watch_from_a_list_misses_nothing_and_repeats_nothing() {
     assert_eq!(events.brief().await.as_deref(), Some("DELETED before"));
 }
 
+/// Rule: API-0.8
 #[tokio::test(start_paused = true)]
 async fn an_object_that_leaves_a_selector_is_shown_as_it_was_with_the_new_version() {
     let server = Server::start().await;
@@ -30,11 +31,12 @@ async fn an_object_that_leaves_a_selector_is_shown_as_it_was_with_the_new_versio
     let patch = json!({"metadata": {"labels": {"a": "2"}}});
     let patched = server.send("PATCH", &format!("{MAPS}/x"), Some(&patch), MERGE).await;
     let event = events.next().await.expect("the watch goes on");
-    assert_eq!(event["type"], "DELETED", "fact 8");
+    assert_eq!(event["type"], "DELETED", "API-0.8");
     assert_eq!(event["object"]["metadata"]["labels"]["a"], "1");
     assert_eq!(event["object"]["metadata"]["resourceVersion"], patched.version());
 }
 
+/// Rule: API-0.7
 #[tokio::test(start_paused = true)]
 async fn the_last_event_of_a_finalized_object_still_shows_its_finalizers() {
     let server = Server::start().await;
@@ -47,7 +49,7 @@ async fn the_last_event_of_a_finalized_object_still_shows_its_finalizers() {
     let released = server.send("PATCH", &format!("{MAPS}/f"), Some(&patch), MERGE).await;
     assert_eq!((released.code, released.version()), (200, marked.version()));
     let event = events.next().await.expect("the watch goes on");
-    assert_eq!(event["type"], "DELETED", "fact 7");
+    assert_eq!(event["type"], "DELETED", "API-0.7");
     assert_eq!(event["object"]["metadata"]["finalizers"], json!(["x.io/y"]));
     assert_ne!(event["object"]["metadata"]["resourceVersion"], marked.version());
     assert_eq!(server.call("GET", &format!("{MAPS}/f"), None).await.code, 404);

@@ -1,4 +1,4 @@
-//! The definitions that every server has from its first start on (spec/apiserver.md 6.9).
+//! The definitions that every server has from its first start on (API-6.9).
 
 use crate::support::{MERGE, Server};
 use apiserver::store::{MemoryDisk, Options, Store};

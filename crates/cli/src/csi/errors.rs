@@ -150,7 +150,8 @@ fn name(code: Code) -> &'static str {
     }
 }
 
-/// What the code means for the caller and what to do next (B.1, B.11). Some codes mean something else in some calls.
+/// What the code means for the caller and what to do next (WIRE-B.1, WIRE-B.11). Some codes mean something else in some
+/// calls.
 fn meaning(rpc: &str, code: Code) -> &'static str {
     match (rpc, code) {
         ("Probe", Code::FailedPrecondition) => "the driver is unhealthy or lacks something it needs; see its log",
@@ -209,9 +210,10 @@ mod tests {
         assert_eq!(failure.exit_code(), ExitCode::from(1));
     }
 
+    /// Rule: WIRE-B.8.ListVolumes
     #[test]
     fn a_refused_list_token_is_not_called_a_running_operation() {
-        // B.8: ABORTED from a list means a bad starting token.
+        // WIRE-B.8.ListVolumes: ABORTED from a list means a bad starting token.
         let line = refused("ListVolumes", Status::aborted("bad token")).line().unwrap();
         assert!(line.ends_with("(the token is not valid any more; list without --token)"), "{line}");
     }

@@ -164,9 +164,10 @@ mod tests {
         assert_eq!(secrets.strike_out("login with hunter2 failed 7 times"), "login with *** failed 7 times");
     }
 
+    /// Rule: WIRE-B.4
     #[test]
     fn a_key_the_spec_does_not_allow_is_refused() {
-        // B.4: secret keys are alphanumerics, '-', '_' and '.'.
+        // WIRE-B.4: secret keys are alphanumerics, '-', '_' and '.'.
         assert!(matches!(read_many("a b=c"), Err(SecretsError::BadKey { key }) if key == "a b"));
     }
 

@@ -87,7 +87,7 @@ impl Server {
         let Settings { config, endpoints, socket_mode, mode, metrics_address, grace, .. } = settings;
         let identity = Identity::new(&config.driver_name, env!("CARGO_PKG_VERSION"))
             .with_context(|| format!("--driver-name {:?}", config.driver_name))?;
-        // The pools come first: only who holds them may answer on the sockets (R6).
+        // The pools come first: only who holds them may answer on the sockets (LOCAL-R6).
         let local = tokio::task::spawn_blocking(move || LocalDriver::start(config)).await.context("starting")??;
         let driver = local.definition(identity).context("defining the driver")?;
         let mut listeners = Vec::new();

@@ -1,4 +1,5 @@
-//! The flags of `orlop sidecar`: those that csi-provisioner has, with its names and defaults (spec sidecars 1.1, 2.1).
+//! The flags of `orlop sidecar`: those that csi-provisioner has, with its names and defaults (SIDECAR-1.1,
+//! PROVISION-2.1).
 
 use std::time::Duration;
 

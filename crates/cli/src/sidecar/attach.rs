@@ -1,4 +1,4 @@
-//! The flags of `orlop sidecar` that csi-attacher has beyond csi-provisioner's (spec sidecars 3.1), and which of the two
+//! The flags of `orlop sidecar` that csi-attacher has beyond csi-provisioner's (ATTACHER-3.1), and which of the two
 //! roles a process has.
 
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ pub(crate) struct AttachArgs {
 /// Whether an error says the driver's code. It always does; the gate is known so that it may be set.
 pub(super) const ERROR_CODES: (&str, bool) = ("MutableCSINodeAllocatableCount", true);
 
-/// csi-attacher's own defaults, which are not csi-provisioner's (14.4).
+/// csi-attacher's own defaults, which are not csi-provisioner's (SIDECAR-14.4).
 const TIMEOUT: Duration = Duration::from_secs(15);
 const WORKERS: usize = 10;
 

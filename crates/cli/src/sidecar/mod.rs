@@ -133,7 +133,7 @@ impl Parts {
         Ok(Self { provisioner, attacher, controllers })
     }
 
-    /// The lock has upstream's name, so that its replicas and ours never lead together (1.4).
+    /// The lock has upstream's name, so that its replicas and ours never lead together (SIDECAR-1.4).
     fn lock(&self, facts: &Facts) -> String {
         match (&self.controllers, &self.provisioner) {
             (Some(_), _) => controllers::LOCK.to_owned(),
@@ -191,7 +191,7 @@ fn component(context: &Context, facts: &Facts) -> String {
     format!("{}_{}_{}", facts.name, process::identity(), context.entropy.token())
 }
 
-/// Attributes classes are used if the API has them, unless somebody said so or otherwise (2.1).
+/// Attributes classes are used if the API has them, unless somebody said so or otherwise (PROVISION-2.1).
 async fn attributes(args: &Args, context: &Context) -> AttributesGate {
     let gates = &args.gates.feature_gates;
     let gate = |on| if on { AttributesGate::On } else { AttributesGate::Off };

@@ -19,8 +19,9 @@ fn around() -> Surroundings {
     Surroundings { node: some("node-1"), namespace: some("drivers"), pod: some("driver-0") }
 }
 
+/// Rule: PROVISION-2.1
 #[test]
-fn sidecars_2_1_defaults_are_upstreams() {
+fn defaults_are_upstreams() {
     let args = args(&[]);
     args.check(&Surroundings::default()).expect("nothing is needed from the environment");
     let options = args.options("c", AttributesGate::On, &Surroundings::default()).expect("defaults are right");
@@ -31,8 +32,9 @@ fn sidecars_2_1_defaults_are_upstreams() {
     assert!(options.capacity.is_none() && options.provisioner.node.is_none());
 }
 
+/// Rule: PROVISION-2.1
 #[test]
-fn sidecars_2_1_what_the_environment_has_to_say_is_asked_for() {
+fn what_the_environment_has_to_say_is_asked_for() {
     let nobody = Surroundings::default();
     let rows: [(&[&str], &str); 3] = [
         (&["--node-deployment"], "$NODE_NAME"),
@@ -54,8 +56,9 @@ fn sidecars_2_1_what_the_environment_has_to_say_is_asked_for() {
     assert_eq!(options.capacity.expect("it is on").owner.level, OwnerLevel::None);
 }
 
+/// Rules: ATTACHER-3.1, SIDECAR-14.4
 #[test]
-fn sidecars_3_1_the_attachers_defaults_are_its_own_14_4() {
+fn the_attachers_defaults_are_its_own() {
     let args = args(&[]);
     assert_eq!(args.roles(), [Role::Provisioner, Role::Attacher].into());
     let options = args.attaching();
@@ -64,8 +67,9 @@ fn sidecars_3_1_the_attachers_defaults_are_its_own_14_4() {
     assert_eq!(options.backoff, runtime::queue::Backoff::default());
 }
 
+/// Rule: ATTACHER-3.1
 #[test]
-fn sidecars_3_1_a_flag_of_both_counts_for_both() {
+fn a_flag_of_both_counts_for_both() {
     let args = args(&["--worker-threads=3", "--timeout=7s", "--default-fstype=xfs", "--max-entries=50"]);
     let (attaching, around) = (args.attaching(), Surroundings::default());
     let provisioning = args.options("c", AttributesGate::On, &around).expect("the flags are right");
@@ -74,8 +78,9 @@ fn sidecars_3_1_a_flag_of_both_counts_for_both() {
     assert_eq!((attaching.default_fstype.as_str(), attaching.max_entries), ("xfs", 50));
 }
 
+/// Rule: SIDECAR-14.4
 #[test]
-fn sidecars_14_4_each_role_can_be_left_to_others() {
+fn each_role_can_be_left_to_others() {
     assert_eq!(args(&["--roles", "attacher"]).roles(), [Role::Attacher].into());
     assert_eq!(args(&["--node-deployment"]).roles(), [Role::Provisioner].into(), "an attacher runs once");
     let per_node = args(&["--node-deployment", "--roles=provisioner,attacher"]);
@@ -83,8 +88,9 @@ fn sidecars_14_4_each_role_can_be_left_to_others() {
     assert!(format!("{error:#}").contains("--roles"), "{error:#}");
 }
 
+/// Rule: SIDECAR-1.4
 #[test]
-fn sidecars_1_4_the_leases_have_upstreams_names() {
+fn the_leases_have_upstreams_names() {
     assert_eq!(control::attacher::lock("disk.example.com"), "external-attacher-leader-disk.example.com");
     let facts = Facts {
         name: "disk.example.com".to_owned(),
@@ -97,8 +103,9 @@ fn sidecars_1_4_the_leases_have_upstreams_names() {
     assert_eq!(nothing.lock(&facts), "external-attacher-leader-disk.example.com", "the attacher alone");
 }
 
+/// Rule: SIDECAR-13.42
 #[test]
-fn weakness_42_flags_that_cannot_work_are_refused_at_the_start() {
+fn flags_that_cannot_work_are_refused_at_the_start() {
     let rows: [(&[&str], &str); 8] = [
         (&["--reconcile-sync", "0s"], "--reconcile-sync"),
         (&["--node-deployment", "--leader-election"], "--leader-election"),
@@ -115,8 +122,9 @@ fn weakness_42_flags_that_cannot_work_are_refused_at_the_start() {
     }
 }
 
+/// Rule: PROVISION-2.13
 #[test]
-fn sidecars_2_13_an_instance_per_node_keeps_a_journal_of_its_own() {
+fn an_instance_per_node_keeps_a_journal_of_its_own() {
     let options =
         args(&["--node-deployment"]).options("c", AttributesGate::On, &around()).expect("the flags are right");
     assert_eq!(options.engine.instance.as_deref(), Some("node-1"));

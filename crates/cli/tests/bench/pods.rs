@@ -77,7 +77,8 @@ async fn pods_that_could_never_become_ready_are_refused_before_they_are_made() {
     cluster.assert_empty().await;
 }
 
-/// Spec controllers 6.7: the bench plays the agents' side of the handshake, or nothing would ever be detached.
+/// The bench plays the agents' side of the handshake, or nothing would ever be detached.
+/// Rule: ATTACH-6.7
 #[tokio::test]
 async fn volumes_go_to_played_nodes_and_back_and_nothing_is_left() {
     let cluster = Cluster::with_driver().await;

@@ -1,4 +1,4 @@
-//! VolumeAttachments are carried out by `orlop sidecar` and a driver whose volumes have to be attached (spec sidecars 3).
+//! VolumeAttachments are carried out by `orlop sidecar` and a driver whose volumes have to be attached (ATTACHER-3).
 //!
 //! Where the test writes attachments, no controllers run: they would delete one that no pod wants.
 
@@ -99,8 +99,9 @@ async fn end(stage: Stage, volume: &PersistentVolume) {
     stage.end().await;
 }
 
+/// Rules: ATTACHER-3.6, ATTACHER-3.7
 #[tokio::test]
-async fn a_volume_is_attached_and_detached_as_its_attachment_comes_and_goes_sidecars_3_6_3_7() {
+async fn a_volume_is_attached_and_detached_as_its_attachment_comes_and_goes() {
     needs!(Ext4);
     let mut stage = Stage::attaching().await;
     stage.start_sidecar();
@@ -121,8 +122,9 @@ async fn a_volume_is_attached_and_detached_as_its_attachment_comes_and_goes_side
     end(stage, &volume).await;
 }
 
+/// Rules: ATTACHER-3.7, SIDECAR-A7
 #[tokio::test]
-async fn a_volume_is_detached_without_its_object_and_its_node_sidecars_3_7_a7() {
+async fn a_volume_is_detached_without_its_object_and_its_node() {
     needs!(Ext4);
     let mut stage = Stage::attaching().await;
     stage.start_sidecar();
@@ -143,8 +145,9 @@ async fn a_volume_is_detached_without_its_object_and_its_node_sidecars_3_7_a7() 
     end(stage, &volume).await;
 }
 
+/// Rules: SIDECAR-A2, SIDECAR-A3
 #[tokio::test]
-async fn a_killed_sidecar_finishes_what_it_began_a2_a3() {
+async fn a_killed_sidecar_finishes_what_it_began() {
     needs!(Ext4);
     let mut stage = Stage::attaching().await;
     let volume = volume(&stage).await;
@@ -169,8 +172,9 @@ async fn a_killed_sidecar_finishes_what_it_began_a2_a3() {
     end(stage, &volume).await;
 }
 
+/// Rule: SIDECAR-1.4
 #[tokio::test]
-async fn a_second_attacher_goes_on_where_the_killed_leader_was_sidecars_1_4() {
+async fn a_second_attacher_goes_on_where_the_killed_leader_was() {
     needs!(Ext4);
     let mut stage = Stage::attaching().await;
     let volume = volume(&stage).await;
@@ -194,8 +198,9 @@ async fn a_second_attacher_goes_on_where_the_killed_leader_was_sidecars_1_4() {
     end(stage, &volume).await;
 }
 
+/// Rules: ATTACHER-3, ATTACH-6.8
 #[tokio::test]
-async fn a_pods_volume_is_attached_for_it_and_detached_after_it_sidecars_3_controllers_6_8() {
+async fn a_pods_volume_is_attached_for_it_and_detached_after_it() {
     needs!(Ext4);
     if controllers() == Controllers::Theirs {
         return skip("claims::attaching", "the controllers of this server attach nothing");

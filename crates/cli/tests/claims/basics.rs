@@ -70,6 +70,7 @@ async fn a_retained_volume_outlives_its_claim_and_even_its_own_object() {
     stage.end().await;
 }
 
+/// Rule: PROVISION-2.4.b
 #[tokio::test]
 async fn a_block_claim_gets_a_block_volume() {
     needs!();

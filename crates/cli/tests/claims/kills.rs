@@ -175,6 +175,7 @@ async fn a_sidecar_killed_at_random_moments_serves_every_claim_and_leaks_nothing
     Drill::begin(Victim::Sidecar).await.run().await;
 }
 
+/// Rule: SIDECAR-14.5.25
 #[tokio::test]
 async fn a_driver_killed_at_random_moments_serves_every_claim_and_leaks_nothing() {
     needs!(Ext4);

@@ -1,5 +1,5 @@
 //! One scenario, run once undisturbed and then once more for each crash: the driver is killed at a failpoint of the
-//! call and started again, and either the call is repeated (I2) or the opposite is called (I3).
+//! call and started again, and either the call is repeated (LOCAL-I2) or the opposite is called (LOCAL-I3).
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -140,7 +140,7 @@ async fn crash(scenario: &Scenario, world: &mut World, point: &str) {
         Err(status) if std::error::Error::source(&status).is_none() => panic!("the driver survived: {status:?}"),
         Err(_) => assert_eq!(world.driver.wait().signal(), Some(9), "{}", world.driver.log()),
     }
-    // The guard thaws what was frozen, before any driver is there again (I7).
+    // The guard thaws what was frozen, before any driver is there again (LOCAL-I7).
     assert_nothing_frozen(&world.scratch);
     start(world, &Options::default());
     assert!(!world.driver.log().contains("left alone"), "orphans: {}", world.driver.log());

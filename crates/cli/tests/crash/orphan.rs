@@ -1,4 +1,4 @@
-//! A tool that outlives the driver that started it (R13).
+//! A tool that outlives the driver that started it (LOCAL-R13).
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -50,8 +50,9 @@ impl StuckMkfs {
     }
 }
 
+/// Rule: LOCAL-R13
 #[test]
-fn while_an_orphaned_mkfs_runs_its_volume_is_left_alone_r13() {
+fn while_an_orphaned_mkfs_runs_its_volume_is_left_alone() {
     crate::needs!(Ext4);
     let mut world = World::plain(&Options::default());
     let mut stuck = StuckMkfs::new(&world.scratch);

@@ -1,4 +1,4 @@
-//! Done when 6 of the product: two machines, a claim each, and a cable that is pulled and put back.
+//! Two machines, a claim each, and a cable that is pulled and put back.
 
 use std::path::Path;
 

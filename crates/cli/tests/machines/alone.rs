@@ -8,7 +8,8 @@ use super::room::{Room, missing};
 use crate::needs;
 use crate::rig::skip;
 
-/// Spec controllers 5.9, node 10.2: neither whoever schedules nor the agent gives a ReadWriteOncePod volume to a second pod.
+/// Neither whoever schedules nor the agent gives a ReadWriteOncePod volume to a second pod.
+/// Rules: SCHED-5.9, NODE-10.2
 #[tokio::test]
 async fn a_volume_for_one_pod_waits_for_that_pod_to_go() {
     needs!(Ext4);

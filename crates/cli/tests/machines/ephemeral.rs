@@ -7,7 +7,8 @@ use super::room::{Room, missing};
 use crate::needs;
 use crate::rig::skip;
 
-/// Spec node 12, controllers 9: one volume that the pod describes to the driver, and one whose claim is made for the pod.
+/// One volume that the pod describes to the driver, and one whose claim is made for the pod.
+/// Rules: NODE-12, PROTECT-9
 #[tokio::test]
 async fn volumes_of_a_pod_alone_go_with_it() {
     needs!(Ext4);

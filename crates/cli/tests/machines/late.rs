@@ -7,7 +7,8 @@ use super::room::{Room, missing};
 use crate::needs;
 use crate::rig::skip;
 
-/// Spec controllers 5.7: whoever schedules names the node, the volume is made for it, and the agent there mounts it.
+/// Whoever schedules names the node, the volume is made for it, and the agent there mounts it.
+/// Rule: SCHED-5.7
 #[tokio::test]
 async fn a_volume_is_made_where_its_pod_was_put() {
     needs!(Ext4);

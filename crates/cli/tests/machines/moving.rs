@@ -25,8 +25,9 @@ async fn attachments(room: &Room, machine: &Machine) -> usize {
     found.items.iter().filter(stays).count()
 }
 
-/// Spec controllers 6.5 and 6.7, node 20: whoever attaches believes the node's word that a volume is in use. The pod is gone
-/// from the API while its mount is busy, and only `volumesInUse` speaks for it.
+/// Whoever attaches believes the node's word that a volume is in use. The pod is gone from the API while its mount is
+/// busy, and only `volumesInUse` speaks for it.
+/// Rules: ATTACH-6.5, ATTACH-6.7, NODE-20
 #[tokio::test]
 async fn a_volume_in_use_stays_where_it_is_and_moves_with_its_data_when_it_is_let_go() {
     needs!(Ext4);

@@ -5,7 +5,8 @@ use super::room::{Room, missing};
 use crate::needs;
 use crate::rig::skip;
 
-/// Spec node 10.3, 11, 13, 17 and 20: stage, publish and map, and everything back.
+/// Stage, publish and map, and everything back.
+/// Rules: NODE-10.3, NODE-11, NODE-13, NODE-17, NODE-20
 #[tokio::test]
 async fn what_a_pod_writes_to_files_and_to_a_device_the_next_pod_reads() {
     needs!(Ext4);

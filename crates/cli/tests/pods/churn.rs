@@ -228,8 +228,9 @@ fn churn_time() -> Duration {
     }
 }
 
-/// Spec node 30 and 31: whatever dies and whenever, a running pod keeps its mount, every pod gets one in the end, and pods and
-/// claims that go leave no object, mount, loop device, directory or image.
+/// Whatever dies and whenever, a running pod keeps its mount, every pod gets one in the end, and pods and claims that
+/// go leave no object, mount, loop device, directory or image.
+/// Rules: NODE-30, NODE-31
 #[tokio::test]
 async fn programs_killed_at_random_moments_serve_every_pod_keep_its_data_and_leave_nothing() {
     needs!(Ext4);

@@ -64,7 +64,8 @@ impl Cluster {
     }
 }
 
-/// Spec node 31 #9: the agent starts with a published volume that does not answer, and is given a path that does not.
+/// The agent starts with a published volume that does not answer, and is given a path that does not.
+/// Rule: NODE-31.9
 #[tokio::test]
 async fn a_filesystem_that_stops_answering_blocks_nothing_but_itself_and_is_named() {
     needs!(Ext4);
@@ -96,7 +97,8 @@ async fn a_filesystem_that_stops_answering_blocks_nothing_but_itself_and_is_name
     cluster.until("nothing is left", Cluster::left).await;
 }
 
-/// Spec node 22, 30 #1: while the agent learns what it holds, nothing ends. What was to end meanwhile ends right after.
+/// While the agent learns what it holds, nothing ends. What was to end meanwhile ends right after.
+/// Rules: NODE-22, NODE-30.1
 #[tokio::test]
 async fn a_pod_without_a_volume_that_was_deleted_while_no_agent_ran_goes_when_one_runs() {
     needs!(Ext4);

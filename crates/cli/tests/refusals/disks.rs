@@ -1,4 +1,4 @@
-//! Pools that fill up or turn read-only while the driver runs (F.10, R26).
+//! Pools that fill up or turn read-only while the driver runs (LOCAL-F.10, LOCAL-R26).
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -60,6 +60,7 @@ async fn full_pool(world: &World) {
     delete(&clients, &old.id).await.unwrap();
 }
 
+/// Rule: LOCAL-F.10
 #[test]
 fn a_full_ext4_pool_refuses_what_takes_space_and_does_what_gives_it_back() {
     needs!(Ext4);
@@ -68,6 +69,7 @@ fn a_full_ext4_pool_refuses_what_takes_space_and_does_what_gives_it_back() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.10
 #[test]
 fn a_full_xfs_pool_refuses_what_takes_space_and_does_what_gives_it_back() {
     needs!(Ext4, Xfs);
@@ -76,12 +78,14 @@ fn a_full_xfs_pool_refuses_what_takes_space_and_does_what_gives_it_back() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.10
 #[test]
 fn a_driver_starts_on_a_full_ext4_pool() {
     needs!(Ext4);
     starts_on_a_full_pool(World::on(FsType::Ext4, 256 * MIB, &Options::default()));
 }
 
+/// Rule: LOCAL-F.10
 #[test]
 fn a_driver_starts_on_a_full_xfs_pool() {
     needs!(Ext4, Xfs);
@@ -101,6 +105,7 @@ fn starts_on_a_full_pool(mut world: World) {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.11
 #[test]
 fn an_overcommitted_pool_that_is_full_refuses_a_thick_volume_and_leaves_no_half() {
     // Promising more than there is was the operator's wish; the disk has the last word.
@@ -124,6 +129,7 @@ fn an_overcommitted_pool_that_is_full_refuses_a_thick_volume_and_leaves_no_half(
     world.end_clean();
 }
 
+/// Rule: LOCAL-R26
 #[test]
 fn a_pool_that_turns_read_only_makes_calls_wait_and_loses_nothing() {
     needs!(Ext4);

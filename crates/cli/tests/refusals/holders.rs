@@ -1,4 +1,4 @@
-//! Devices that somebody else holds (node 31 #26).
+//! Devices that somebody else holds (NODE-31.26).
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -57,8 +57,9 @@ async fn patiently(call: impl AsyncFn() -> Result<(), Status>) {
     panic!("somebody held the device for a minute");
 }
 
+/// Rule: NODE-31.26
 #[test]
-fn a_device_that_another_mount_namespace_holds_is_refused_by_name_and_goes_with_it_node_31_26() {
+fn a_device_that_another_mount_namespace_holds_is_refused_by_name_and_goes_with_it() {
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {
@@ -79,8 +80,9 @@ fn a_device_that_another_mount_namespace_holds_is_refused_by_name_and_goes_with_
     world.end_clean();
 }
 
+/// Rule: NODE-31.26
 #[test]
-fn a_file_that_somebody_has_open_keeps_the_mount_and_is_named_node_31_26() {
+fn a_file_that_somebody_has_open_keeps_the_mount_and_is_named() {
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {

@@ -75,6 +75,7 @@ fn without_permission_to_make_pools_none_is_made() {
     drop(Driver::start(&scratch, &no_init));
 }
 
+/// Rule: LOCAL-R28
 #[test]
 fn a_pool_of_another_driver_is_refused() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! Damaged records: seen, said, never guessed at, never removed (F.10, G.7).
+//! Damaged records: seen, said, never guessed at, never removed (LOCAL-F.10, LOCAL-G.7).
 
 use std::fs;
 use std::path::PathBuf;
@@ -52,6 +52,7 @@ async fn everything_is_refused(clients: &Clients, using: &Use, words: &[&str]) {
     refused(create_with(clients, copy).await, Code::FailedPrecondition, words);
 }
 
+/// Rules: LOCAL-F.10, LOCAL-G.7
 #[test]
 fn a_damaged_record_stops_its_volume_and_no_other_until_it_is_restored() {
     needs!(Ext4);
@@ -99,6 +100,7 @@ fn a_damaged_record_stops_its_volume_and_no_other_until_it_is_restored() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-R27
 #[test]
 fn a_record_that_is_gone_leaves_the_data_to_a_person() {
     needs!();
@@ -121,6 +123,7 @@ fn a_record_that_is_gone_leaves_the_data_to_a_person() {
     world.end_clean();
 }
 
+/// Rules: LOCAL-F.10, LOCAL-G.7
 #[test]
 fn a_damaged_snapshot_record_is_refused_and_does_not_hide_the_others() {
     needs!();
@@ -150,6 +153,7 @@ fn a_damaged_snapshot_record_is_refused_and_does_not_hide_the_others() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.10
 #[test]
 fn unreadable_notes_are_no_reason_to_lose_a_volume() {
     // Notes are hints; attachments are promises.
@@ -175,6 +179,7 @@ fn unreadable_notes_are_no_reason_to_lose_a_volume() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-G.7
 #[test]
 fn a_volume_whose_record_is_damaged_while_in_use_can_still_be_taken_down() {
     needs!(Ext4);

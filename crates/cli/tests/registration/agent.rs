@@ -1,4 +1,5 @@
-//! The agent's registry on real sockets, with registrars of any make: spec node 3, 4, 31 #14, 32 #1 to #3.
+//! The agent's registry on real sockets, with registrars of any make: NODE-3, NODE-4, NODE-31.14, NODE-32.1 to
+//! NODE-32.3.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -143,8 +144,9 @@ fn registrar(agent: &Agent, driver: &Driver, more: &[&str]) -> Program {
 
 const REGISTERED: &str = "the driver is registered";
 
+/// Rules: NODE-32.1, NODE-32.3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn node_32_1_3_a_driver_is_registered_survives_everything_and_leaves() {
+async fn a_driver_is_registered_survives_everything_and_leaves() {
     let mut agent = Agent::start().await;
     let driver = Driver::start(&agent.scratch, &Options::default());
     let mut registrar = registrar(&agent, &driver, &[]);
@@ -177,7 +179,7 @@ async fn node_32_1_3_a_driver_is_registered_survives_everything_and_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pain_25_the_registrar_takes_the_startup_taint_off_once_the_driver_is_listed() {
+async fn the_registrar_takes_the_startup_taint_off_once_the_driver_is_listed() {
     let agent = Agent::start().await;
     agent.lists(&[]).await;
     let taints = json!({"spec": {"taints": [{"key": "local/starting", "effect": "NoExecute"}]}});

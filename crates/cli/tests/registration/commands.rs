@@ -44,8 +44,9 @@ fn refused(args: &[&str], words: &str) {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
+/// Rules: NODE-27.1, NODE-27.2
 #[test]
-fn node_27_1_27_2_what_cannot_work_is_said_in_one_line() {
+fn what_cannot_work_is_said_in_one_line() {
     let path = "--kubelet-registration-path=/host/csi.sock";
     refused(&["registrar"], "--kubelet-registration-path");
     refused(&["registrar", "--mode=kubelet-registration-probe"], "--kubelet-registration-path");
@@ -58,8 +59,9 @@ fn node_27_1_27_2_what_cannot_work_is_said_in_one_line() {
     refused(&["registrar", path, "--http-endpoint=nonsense"], "HOST:PORT");
 }
 
+/// Rule: NODE-27.1
 #[test]
-fn node_27_1_every_flag_of_the_original_is_accepted() {
+fn every_flag_of_the_original_is_accepted() {
     let flags = [
         "--csi-address=unix:///run/none.sock",
         "--kubelet-registration-path=/host/csi.sock",
@@ -86,13 +88,14 @@ fn node_27_1_every_flag_of_the_original_is_accepted() {
     assert!(version.status.success() && String::from_utf8_lossy(&version.stdout).contains(env!("CARGO_PKG_VERSION")));
 }
 
+/// Rules: NODE-28.1, NODE-28.2
 #[test]
-fn node_28_1_conflicts_are_refused_and_every_flag_of_the_original_is_accepted() {
+fn conflicts_are_refused_and_every_flag_of_the_original_is_accepted() {
     refused(&["livenessprobe", "--http-endpoint=:1", "--health-port=9809"], "--health-port");
     refused(&["livenessprobe", "--http-endpoint=:1", "--metrics-address=:2"], "--metrics-address");
     refused(&["livenessprobe", "--probe-timeout=0s"], "--probe-timeout");
     refused(&["livenessprobe", "--metrics-path=metrics"], "--metrics-path");
-    // Accepted, and then refused for its address alone: 9808 said aloud is the default (28.2).
+    // Accepted, and then refused for its address alone: 9808 said aloud is the default (NODE-28.2).
     let all = [
         "livenessprobe",
         "--csi-address=/run/none.sock",

@@ -1,4 +1,4 @@
-//! `orlop livenessprobe`: spec node 28, 31 #35, 32 #25.
+//! `orlop livenessprobe`: NODE-28, NODE-31.35, NODE-32.25.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,8 +62,9 @@ fn probe(socket: &Path, more: &[&str]) -> Program {
     Program::orlop(&[&base[..], more].concat())
 }
 
+/// Rules: NODE-32.25, NODE-31.35
 #[tokio::test]
-async fn node_32_25_31_35_the_port_is_open_before_the_driver_is_there_and_says_how_it_is() {
+async fn the_port_is_open_before_the_driver_is_there_and_says_how_it_is() {
     let scratch = Scratch::new();
     let socket = scratch.path("csi.sock");
     let mut program = probe(&socket, &["--http-endpoint", "127.0.0.1:0"]);
@@ -97,8 +98,9 @@ async fn node_32_25_31_35_the_port_is_open_before_the_driver_is_there_and_says_h
     assert_eq!(program.ended().await.0, Some(0));
 }
 
+/// Rule: NODE-28.2
 #[tokio::test]
-async fn node_28_2_metrics_have_an_address_of_their_own_or_none() {
+async fn metrics_have_an_address_of_their_own_or_none() {
     let scratch = Scratch::new();
     let mut alone = probe(&scratch.path("csi.sock"), &["--health-port", "0"]);
     alone.says("answering", 1).await;
@@ -110,8 +112,9 @@ async fn node_28_2_metrics_have_an_address_of_their_own_or_none() {
     assert_eq!(get(&address, "/metrics").await.0, 200);
 }
 
+/// Rule: NODE-31.35
 #[tokio::test]
-async fn node_31_35_a_port_that_is_taken_is_an_error() {
+async fn a_port_that_is_taken_is_an_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (code, log) = probe(Path::new("/nowhere/csi.sock"), &["--http-endpoint", &address]).ended().await;

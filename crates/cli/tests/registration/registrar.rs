@@ -1,4 +1,4 @@
-//! `orlop registrar` alone: spec node 27, 31 #32, 32 #24.
+//! `orlop registrar` alone: NODE-27, NODE-31.32, NODE-32.24.
 
 use std::path::{Path, PathBuf};
 
@@ -59,8 +59,9 @@ fn registrar(driver: &Path, directory: &Path) -> Program {
 
 const OFFERED: &str = "is offered for registration";
 
+/// Rules: NODE-27.2, NODE-27.3
 #[tokio::test]
-async fn node_27_2_it_says_who_the_driver_is_and_its_socket_is_private() {
+async fn it_says_who_the_driver_is_and_its_socket_is_private() {
     let place = Place::new();
     let mut registrar = place.registrar();
     registrar.says(OFFERED, 1).await;
@@ -73,12 +74,13 @@ async fn node_27_2_it_says_who_the_driver_is_and_its_socket_is_private() {
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(place.socket()).unwrap()) & 0o777;
     assert_eq!(mode & 0o077, 0, "{mode:o}");
     let address = registrar.address().await;
-    assert_eq!(get(&address, "/healthz").await, (200, "ok".to_owned()), "node 27.3");
+    assert_eq!(get(&address, "/healthz").await, (200, "ok".to_owned()), "NODE-27.3");
     assert!(get(&address, "/metrics").await.1.contains("csi_sidecar_operations_seconds"));
 }
 
+/// Rules: NODE-32.24, NODE-31.32
 #[tokio::test]
-async fn node_32_24_told_to_stop_it_removes_its_socket_and_ends_well_on_either_signal() {
+async fn told_to_stop_it_removes_its_socket_and_ends_well_on_either_signal() {
     let place = Place::new();
     for signal in [Signal::TERM, Signal::INT] {
         let mut registrar = place.registrar();
@@ -86,12 +88,13 @@ async fn node_32_24_told_to_stop_it_removes_its_socket_and_ends_well_on_either_s
         assert!(place.socket().exists());
         registrar.signal(signal);
         let (code, log) = registrar.ended().await;
-        assert_eq!((code, place.socket().exists()), (Some(0), false), "31 #32: {log}");
+        assert_eq!((code, place.socket().exists()), (Some(0), false), "NODE-31.32: {log}");
     }
 }
 
+/// Rules: NODE-32.24, NODE-31.32
 #[tokio::test]
-async fn node_32_24_31_32_refused_it_answers_first_then_removes_its_socket_and_fails() {
+async fn refused_it_answers_first_then_removes_its_socket_and_fails() {
     let place = Place::new();
     let mut registrar = place.registrar();
     registrar.says(OFFERED, 1).await;
@@ -121,8 +124,9 @@ async fn a_socket_that_a_restarting_kubelet_removed_is_made_again() {
     assert!(!place.socket().exists());
 }
 
+/// Rule: NODE-27.2
 #[tokio::test]
-async fn node_27_2_the_socket_of_a_registrar_that_was_killed_is_replaced() {
+async fn the_socket_of_a_registrar_that_was_killed_is_replaced() {
     let place = Place::new();
     let mut first = place.registrar();
     first.says(OFFERED, 1).await;
@@ -147,8 +151,9 @@ async fn a_second_registrar_waits_for_the_first_and_takes_over() {
     assert!(place.plugin().await.get_info(InfoRequest {}).await.is_ok());
 }
 
+/// Rule: NODE-27.2
 #[tokio::test]
-async fn node_27_2_what_is_no_socket_is_left_alone() {
+async fn what_is_no_socket_is_left_alone() {
     let place = Place::new();
     std::fs::write(place.socket(), "precious").unwrap();
     let (code, log) = place.registrar().ended().await;
@@ -157,6 +162,7 @@ async fn node_27_2_what_is_no_socket_is_left_alone() {
     assert_eq!(std::fs::read_to_string(place.socket()).unwrap(), "precious");
 }
 
+/// Rule: NODE-27.3
 #[tokio::test]
 async fn it_waits_for_the_driver_and_outlives_its_restarts() {
     let scratch = Scratch::new();
@@ -170,15 +176,16 @@ async fn it_waits_for_the_driver_and_outlives_its_restarts() {
     registrar.says(OFFERED, 1).await;
     driver.kill();
     registrar.says("connection ended", 1).await;
-    assert_eq!(get(&address, "/healthz").await.0, 200, "node 27.3: the driver's health is another probe's business");
+    assert_eq!(get(&address, "/healthz").await.0, 200, "NODE-27.3: the driver's health is another probe's business");
     let _driver = Driver::start(&scratch, &Options::default());
     registrar.says("the driver is ready", 2).await;
     registrar.signal(Signal::TERM);
     assert_eq!(registrar.ended().await.0, Some(0));
 }
 
+/// Rule: NODE-31.32
 #[tokio::test]
-async fn node_31_32_a_driver_that_says_something_else_of_the_node_is_offered_anew() {
+async fn a_driver_that_says_something_else_of_the_node_is_offered_anew() {
     let mut place = Place::new();
     let mut registrar = place.registrar();
     registrar.says(OFFERED, 1).await;

@@ -121,7 +121,8 @@ pub fn tool<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -
     text
 }
 
-/// Does this process (and so the drivers it starts) have CAP_SYS_RESOURCE? Growing a mounted ext4 needs it (fact 19).
+/// Does this process (and so the drivers it starts) have CAP_SYS_RESOURCE? Growing a mounted ext4 needs it
+/// (LOCAL-0.19).
 pub fn has_sys_resource() -> bool {
     const CAP_SYS_RESOURCE: u64 = 24;
     let status = fs::read_to_string("/proc/self/status").unwrap();

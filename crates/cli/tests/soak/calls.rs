@@ -331,7 +331,7 @@ impl On<'_> {
 
     async fn list(&self) -> Ended {
         let page = ask::list(self.clients, 3, "").await?;
-        // A token outlives the volumes it was made of (R15).
+        // A token outlives the volumes it was made of (LOCAL-R15).
         if page.next_token.is_empty() { Ok(()) } else { ask::list(self.clients, 3, &page.next_token).await.map(drop) }
     }
 

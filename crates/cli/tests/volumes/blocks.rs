@@ -41,9 +41,10 @@ fn bytes_of_a_block_volume_survive_unstaging_and_a_restart() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-0.10
 #[test]
 fn two_volumes_never_share_a_device_and_one_volume_never_has_two() {
-    // Fact 10: the kernel would not mind either.
+    // LOCAL-0.10: the kernel would not mind either.
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {
@@ -75,9 +76,10 @@ fn two_volumes_never_share_a_device_and_one_volume_never_has_two() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-R9
 #[test]
 fn a_device_that_someone_else_put_on_an_image_is_not_used_for_a_filesystem() {
-    // R9: an administrator looked at the image with losetup and forgot.
+    // LOCAL-R9: an administrator looked at the image with losetup and forgot.
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {

@@ -1,4 +1,4 @@
-//! No byte is promised twice, and none is lost (F.11).
+//! No byte is promised twice, and none is lost (LOCAL-F.11).
 
 use std::fs;
 
@@ -32,6 +32,7 @@ async fn assert_comes_near(clients: &Clients, want: u64) {
     assert_near(available(clients).await, want);
 }
 
+/// Rule: LOCAL-F.11
 #[test]
 fn thin_volumes_are_promised_no_more_than_the_pool_has() {
     needs!();
@@ -75,6 +76,7 @@ fn thin_volumes_are_promised_no_more_than_the_pool_has() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.11
 #[test]
 fn what_a_volume_writes_was_promised_before_and_what_it_discards_still_is() {
     needs!(Ext4, Xfs);
@@ -103,9 +105,10 @@ fn what_a_volume_writes_was_promised_before_and_what_it_discards_still_is() {
     world.end_clean();
 }
 
+/// Rules: LOCAL-0.22, LOCAL-F.11
 #[test]
 fn a_volume_that_shares_extents_keeps_its_right_to_write_them_all_again() {
-    // Fact 22.
+    // LOCAL-0.22.
     needs!(Xfs);
     let world = World::on(FsType::Xfs, 2 * GIB, &Options::default());
     run(async {
@@ -134,6 +137,7 @@ fn a_volume_that_shares_extents_keeps_its_right_to_write_them_all_again() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.11
 #[test]
 fn an_operator_may_allow_more_promises_than_there_is_space() {
     needs!();
@@ -155,6 +159,7 @@ fn an_operator_may_allow_more_promises_than_there_is_space() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.8.GetCapacity
 #[test]
 fn capacity_is_asked_for_by_class_and_place() {
     needs!(Ext4, Xfs);
@@ -209,6 +214,7 @@ fn a_request_below_what_a_filesystem_needs_gets_what_it_needs() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.8.GetCapacity
 #[test]
 fn a_pool_without_room_for_the_smallest_volume_of_a_class_has_no_capacity_for_it() {
     needs!(Ext4, Xfs);
@@ -224,6 +230,7 @@ fn a_pool_without_room_for_the_smallest_volume_of_a_class_has_no_capacity_for_it
     world.end_clean();
 }
 
+/// Rule: WIRE-B.8.CreateVolume
 #[test]
 fn a_volume_says_where_it_is_and_goes_nowhere_else() {
     needs!();

@@ -16,6 +16,7 @@ fn units(answer: &NodeGetVolumeStatsResponse) -> Vec<Unit> {
     answer.usage.iter().map(|usage| usage.unit()).collect()
 }
 
+/// Rule: WIRE-B.9.NodeGetVolumeStats
 #[test]
 fn statistics_are_those_of_the_filesystem() {
     needs!(Ext4, Xfs, Btrfs);
@@ -51,6 +52,7 @@ fn statistics_are_those_of_the_filesystem() {
     world.end_clean();
 }
 
+/// Rules: LOCAL-0.7, WIRE-B.9.NodeGetVolumeStats
 #[test]
 fn a_block_volume_tells_its_size() {
     needs!();
@@ -61,7 +63,7 @@ fn a_block_volume_tells_its_size() {
         let using = Use::new(&world.scratch, &volume.volume_id, block());
         bring_up(&clients, &using).await.unwrap();
         let answer = stats(&clients, &using.id, &using.target).await.unwrap();
-        assert_eq!(units(&answer), [Unit::Bytes], "fact 7");
+        assert_eq!(units(&answer), [Unit::Bytes], "LOCAL-0.7");
         assert_eq!(answer.usage[0].total, i64::try_from(16 * MIB).unwrap());
         bring_down(&clients, &using).await.unwrap();
         delete(&clients, &using.id).await.unwrap();
@@ -106,9 +108,10 @@ fn an_image_that_was_cut_short_behind_our_back_is_abnormal_and_is_not_formatted(
     world.end_clean();
 }
 
+/// Rule: LOCAL-G.7
 #[test]
 fn a_volume_whose_image_is_gone_is_abnormal_and_can_still_be_deleted() {
-    // G.7: the caller must not believe that it never existed.
+    // LOCAL-G.7: the caller must not believe that it never existed.
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {
@@ -128,9 +131,10 @@ fn a_volume_whose_image_is_gone_is_abnormal_and_can_still_be_deleted() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.5
 #[test]
 fn a_volume_whose_filesystem_was_wiped_is_refused_and_not_formatted_again() {
-    // F.5: after the first mount a blank device is an error, not an invitation.
+    // LOCAL-F.5: after the first mount a blank device is an error, not an invitation.
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {

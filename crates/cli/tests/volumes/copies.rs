@@ -49,7 +49,7 @@ async fn cut_is_a_moment(world: &World, fs: &str, size: u64) {
     fs::write(using.target.join("before"), pattern(2, before.len())).unwrap();
     write_synced(using.target.join("after"), &pattern(3, 1024 * 1024));
 
-    // A frozen filesystem is clean on disk (F.3): checking finds nothing to mend.
+    // A frozen filesystem is clean on disk (LOCAL-F.3): checking finds nothing to mend.
     let image = world.scratch.path("pool").join("snapshots").join(&cut.snapshot_id).join("image");
     if fs == "ext4" {
         tool("e2fsck", ["-fn", image.to_str().unwrap()]);
@@ -59,7 +59,7 @@ async fn cut_is_a_moment(world: &World, fs: &str, size: u64) {
 
     let copy = restore(&clients, &format!("{fs}-restored"), size, fs, from_snapshot(&cut.snapshot_id)).await;
     let copy = Use::new(&world.scratch, &copy, mount(fs));
-    // Beside its source, although both began with one identity (fact 16).
+    // Beside its source, although both began with one identity (LOCAL-0.16).
     bring_up(&clients, &copy).await.unwrap();
     assert_eq!(fs::read(copy.target.join("before")).unwrap(), before, "{fs}");
     assert!(!copy.target.join("after").exists(), "{fs}: a later write is in the snapshot");
@@ -73,6 +73,7 @@ async fn cut_is_a_moment(world: &World, fs: &str, size: u64) {
     delete_snapshot(&clients, &cut.snapshot_id).await.unwrap();
 }
 
+/// Rule: LOCAL-F.3
 #[test]
 fn a_snapshot_of_a_mounted_volume_holds_one_moment_in_a_pool_that_copies() {
     needs!(Ext4);
@@ -81,6 +82,7 @@ fn a_snapshot_of_a_mounted_volume_holds_one_moment_in_a_pool_that_copies() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.3
 #[test]
 fn a_snapshot_of_a_mounted_volume_holds_one_moment_in_an_xfs_pool() {
     needs!(Ext4, Xfs, Btrfs);
@@ -93,6 +95,7 @@ fn a_snapshot_of_a_mounted_volume_holds_one_moment_in_an_xfs_pool() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.3
 #[test]
 fn a_snapshot_of_a_mounted_volume_holds_one_moment_in_a_btrfs_pool() {
     needs!(Ext4, Btrfs);
@@ -101,6 +104,7 @@ fn a_snapshot_of_a_mounted_volume_holds_one_moment_in_a_btrfs_pool() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-0.16
 #[test]
 fn a_clone_of_a_mounted_volume_mounts_beside_its_source() {
     needs!(Ext4, Xfs);
@@ -140,6 +144,7 @@ fn a_clone_of_a_mounted_volume_mounts_beside_its_source() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.8.CreateVolume
 #[test]
 fn a_restore_to_a_larger_size_has_the_larger_filesystem() {
     needs!(Ext4, Xfs, Btrfs);
@@ -176,6 +181,7 @@ fn a_restore_to_a_larger_size_has_the_larger_filesystem() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.1
 #[test]
 fn a_snapshot_outlives_its_volume_and_the_volumes_made_from_it() {
     needs!(Ext4);

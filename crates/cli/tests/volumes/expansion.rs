@@ -41,6 +41,7 @@ fn an_idle_volume_grows_when_it_is_staged_the_next_time() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.5
 #[test]
 fn xfs_and_btrfs_grow_while_they_are_mounted() {
     needs!(Xfs, Btrfs);
@@ -80,9 +81,10 @@ async fn node_expand_to(clients: &driver_sdk::testing::Clients, using: &Use, siz
     clients.node.clone().node_expand_volume(request).await.map(drop)
 }
 
+/// Rule: LOCAL-0.19
 #[test]
 fn a_mounted_ext4_grows_at_once_or_says_why_it_grows_at_the_next_stage() {
-    // Fact 19: the kernel wants CAP_SYS_RESOURCE for it, which not every node gives a driver.
+    // LOCAL-0.19: the kernel wants CAP_SYS_RESOURCE for it, which not every node gives a driver.
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {
@@ -135,6 +137,7 @@ fn a_block_volume_in_use_grows_and_its_device_shows_it() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.8.ControllerExpandVolume
 #[test]
 fn a_volume_never_shrinks_and_never_grows_beyond_its_pool() {
     needs!(Ext4, Xfs);

@@ -1,4 +1,4 @@
-//! Group snapshots: several volumes at one moment, or none (B.10).
+//! Group snapshots: several volumes at one moment, or none (WIRE-B.10).
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -85,6 +85,7 @@ async fn group_is_one_moment(world: &World, cuts: usize) {
     }
 }
 
+/// Rule: WIRE-B.10
 #[test]
 fn a_group_never_shows_a_later_write_without_the_one_before_it() {
     needs!(Ext4, Xfs);
@@ -93,6 +94,7 @@ fn a_group_never_shows_a_later_write_without_the_one_before_it() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.10
 #[test]
 fn a_group_is_one_moment_also_where_it_is_copied_byte_by_byte() {
     needs!(Ext4);
@@ -101,6 +103,7 @@ fn a_group_is_one_moment_also_where_it_is_copied_byte_by_byte() {
     world.end_clean();
 }
 
+/// Rules: WIRE-B.10, LOCAL-F.6
 #[test]
 fn a_raw_device_in_use_cannot_be_cut_together_with_others() {
     needs!(Ext4, Xfs);
@@ -126,6 +129,7 @@ fn a_raw_device_in_use_cannot_be_cut_together_with_others() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.10
 #[test]
 fn a_group_is_one_object_with_members_that_do_not_go_alone() {
     needs!();

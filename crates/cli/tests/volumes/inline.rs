@@ -10,6 +10,7 @@ use crate::rig::call::*;
 use crate::rig::world::*;
 use crate::rig::{MIB, Options, run};
 
+/// Rule: WIRE-B.9.NodePublishVolume
 #[test]
 fn an_inline_volume_is_made_by_publishing_and_gone_after_unpublishing() {
     needs!(Ext4);

@@ -1,4 +1,4 @@
-//! Lists: whole, in pages, and while things come and go (R15).
+//! Lists: whole, in pages, and while things come and go (LOCAL-R15).
 
 use std::collections::BTreeSet;
 
@@ -24,6 +24,7 @@ async fn all(clients: &Clients, page: i32) -> Vec<String> {
     }
 }
 
+/// Rules: LOCAL-R15, WIRE-B.8.ListVolumes
 #[test]
 fn pages_together_are_the_list_also_when_volumes_come_and_go_between_them() {
     needs!();
@@ -58,9 +59,10 @@ fn pages_together_are_the_list_also_when_volumes_come_and_go_between_them() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.8.ListVolumes
 #[test]
 fn all_snapshots_of_a_volume_are_listed_and_no_others() {
-    // B.8: the Go host-path driver shows only the first.
+    // WIRE-B.8.ListVolumes: the Go host-path driver shows only the first.
     needs!();
     let world = World::plain(&Options::default());
     run(async {
@@ -89,6 +91,7 @@ fn all_snapshots_of_a_volume_are_listed_and_no_others() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.8.CreateVolume
 #[test]
 fn a_repeat_finds_the_volume_and_a_conflict_is_named() {
     needs!(Ext4);

@@ -1,4 +1,4 @@
-//! Which blocks of a snapshot hold data, and which differ between two (B.10). The oracle is the bytes themselves.
+//! Which blocks of a snapshot hold data, and which differ between two (WIRE-B.10). The oracle is the bytes themselves.
 
 use std::fs;
 use std::ops::Range;
@@ -105,6 +105,7 @@ async fn metadata_agrees_with_the_bytes(world: &World) {
     }
 }
 
+/// Rule: WIRE-B.10
 #[test]
 fn metadata_agrees_with_the_bytes_where_extents_are_shared() {
     needs!(Xfs);
@@ -113,6 +114,7 @@ fn metadata_agrees_with_the_bytes_where_extents_are_shared() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.10
 #[test]
 fn metadata_agrees_with_the_bytes_where_they_were_copied() {
     needs!();
@@ -122,6 +124,7 @@ fn metadata_agrees_with_the_bytes_where_they_were_copied() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.10
 #[test]
 fn snapshots_of_different_volumes_have_no_difference_to_tell() {
     needs!();

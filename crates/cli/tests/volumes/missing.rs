@@ -23,6 +23,7 @@ async fn create_in(clients: &Clients, pool: &str, name: &str) -> Result<Volume, 
     create_with(clients, request).await
 }
 
+/// Rule: LOCAL-R25
 #[test]
 fn a_pool_whose_disk_is_not_mounted_is_missing_until_it_is_back() {
     needs!(Ext4);
@@ -104,6 +105,7 @@ fn a_pool_that_is_gone_for_good_is_forgotten_by_an_operator() {
     scratch.assert_clean();
 }
 
+/// Rule: LOCAL-R25
 #[test]
 fn an_older_pool_is_adopted_and_another_pool_in_its_place_is_not() {
     needs!();

@@ -95,6 +95,7 @@ fn a_thin_volume_becomes_thick_without_losing_a_byte() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.8.ControllerModifyVolume
 #[test]
 fn a_change_that_is_wrong_in_one_part_changes_nothing() {
     needs!();

@@ -1,4 +1,4 @@
-//! The driver as a process: two halves on one pool, stopping, and not being two (B.6, R6).
+//! The driver as a process: two halves on one pool, stopping, and not being two (WIRE-B.6, LOCAL-R6).
 
 use std::fs;
 use std::io::Write as _;
@@ -80,6 +80,7 @@ fn slow_mkfs(scratch: &Scratch) -> Options {
     Options::default().env("PATH", format!("{}:{path}", dir.display()))
 }
 
+/// Rule: LOCAL-R30
 #[test]
 fn a_signal_to_stop_lets_the_running_call_finish() {
     needs!(Ext4);
@@ -118,6 +119,7 @@ fn a_signal_to_stop_lets_the_running_call_finish() {
     World { driver, scratch }.end_clean();
 }
 
+/// Rules: WIRE-B.6, LOCAL-R6
 #[test]
 fn a_second_driver_is_refused_by_the_pool_and_by_the_socket_with_the_first_ones_pid() {
     needs!();
@@ -148,6 +150,7 @@ fn a_second_driver_is_refused_by_the_pool_and_by_the_socket_with_the_first_ones_
     scratch.assert_clean();
 }
 
+/// Rule: WIRE-B.6
 #[test]
 fn a_driver_that_was_killed_leaves_a_socket_that_the_next_one_takes_over() {
     needs!();

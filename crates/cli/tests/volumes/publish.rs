@@ -1,4 +1,4 @@
-//! Publishing more than once, in other ways, at odd targets; and the order of taking down (B.7, B.9).
+//! Publishing more than once, in other ways, at odd targets; and the order of taking down (WIRE-B.7, WIRE-B.9).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -38,8 +38,9 @@ async fn publish_again(world: &World, mode: Mode, name: &str) -> [Code; 4] {
     codes.try_into().unwrap()
 }
 
+/// Rule: WIRE-B.7
 #[test]
-fn a_second_publication_is_answered_as_the_table_of_b7_says() {
+fn a_second_publication_is_answered_by_path_access_mode_and_arguments() {
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {
@@ -59,6 +60,7 @@ fn a_second_publication_is_answered_as_the_table_of_b7_says() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.7
 #[test]
 fn staging_again_is_fine_and_staging_otherwise_is_not() {
     needs!(Ext4);
@@ -95,6 +97,7 @@ fn staging_again_is_fine_and_staging_otherwise_is_not() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.7
 #[test]
 fn unstaging_under_a_workload_is_put_off_and_tears_nothing_down() {
     needs!(Ext4);
@@ -119,9 +122,10 @@ fn unstaging_under_a_workload_is_put_off_and_tears_nothing_down() {
     world.end_clean();
 }
 
+/// Rules: LOCAL-R23, LOCAL-R24
 #[test]
 fn unpublishing_a_directory_with_files_in_it_deletes_nothing() {
-    // R23: after a reboot the mount is gone, and what a workload wrote to the bare directory is not ours.
+    // LOCAL-R23: after a reboot the mount is gone, and what a workload wrote to the bare directory is not ours.
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {
@@ -136,7 +140,7 @@ fn unpublishing_a_directory_with_files_in_it_deletes_nothing() {
 
         fs::remove_file(using.target.join("precious")).unwrap();
         unpublish(&clients, &using).await.unwrap();
-        assert!(!using.target.exists(), "an empty directory goes (R24)");
+        assert!(!using.target.exists(), "an empty directory goes (LOCAL-R24)");
 
         fs::write(&using.target, b"a file with content").unwrap();
         refused(unpublish(&clients, &using).await, Code::Aborted, &["left alone"]);
@@ -146,9 +150,10 @@ fn unpublishing_a_directory_with_files_in_it_deletes_nothing() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-R16
 #[test]
 fn a_symbolic_link_is_no_target() {
-    // R16: whoever can swap the target for a link must not move the mount elsewhere.
+    // LOCAL-R16: whoever can swap the target for a link must not move the mount elsewhere.
     needs!(Ext4);
     let world = World::plain(&Options::default());
     run(async {
@@ -172,6 +177,7 @@ fn a_symbolic_link_is_no_target() {
     world.end_clean();
 }
 
+/// Rule: WIRE-B.9.NodePublishVolume
 #[test]
 fn something_else_at_the_target_is_neither_hidden_nor_removed() {
     needs!(Ext4);

@@ -1,4 +1,4 @@
-//! Read-only is enforced, by the mount or by the device, never by a promise (facts 13 and 14).
+//! Read-only is enforced, by the mount or by the device, never by a promise (LOCAL-0.13 and LOCAL-0.14).
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -56,9 +56,10 @@ fn a_readonly_publication_of_a_filesystem_cannot_be_written_and_the_other_still_
     world.end_clean();
 }
 
+/// Rule: LOCAL-0.14
 #[test]
 fn a_readonly_mount_is_readonly_from_its_first_moment() {
-    // Fact 14: a bind mount that is made read-only in a second step has a writable window. Somebody who tries to
+    // LOCAL-0.14: a bind mount that is made read-only in a second step has a writable window. Somebody who tries to
     // write all the time never succeeds.
     needs!(Ext4);
     let world = World::plain(&Options::default());
@@ -98,6 +99,7 @@ fn a_readonly_mount_is_readonly_from_its_first_moment() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-0.13
 #[test]
 fn a_readonly_publication_of_a_device_cannot_be_written_and_modes_do_not_mix() {
     needs!();
@@ -188,6 +190,7 @@ fn a_readonly_attachment_holds_whatever_publishing_asks_for() {
     world.end_clean();
 }
 
+/// Rule: LOCAL-F.5
 #[test]
 fn a_volume_that_crashed_with_a_dirty_journal_shows_what_was_synced_when_it_is_staged_read_only() {
     // The pool's copy of a frozen filesystem is clean; one taken from under a mount is not, like a disk after a

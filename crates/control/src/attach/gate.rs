@@ -1,4 +1,4 @@
-//! How much a driver is given to do at once (weakness 46).
+//! How much a driver is given to do at once (CTRL-14.46).
 //!
 //! An attachment that waits for its attacher takes a place. It gives the place back when it is attached, gone, or said to
 //! have failed: then its attacher waits, too, and others may go on.
@@ -161,8 +161,9 @@ mod tests {
         Waiter::Volume(name.into())
     }
 
+    /// Rule: CTRL-14.46
     #[tokio::test(start_paused = true)]
-    async fn whoever_finds_no_place_is_called_when_there_is_one_weakness_46() {
+    async fn whoever_finds_no_place_is_called_when_there_is_one() {
         let gate = Gate::new(1);
         assert!(gate.enter(&"d".into(), "a", volume("a")));
         assert!(gate.enter(&"d".into(), "a", volume("a")), "it has its place");

@@ -1,4 +1,4 @@
-//! What operators see of attaching and detaching (spec controllers 17).
+//! What operators see of attaching and detaching (CTRL-17).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::Context;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Upstream's name for it, prefix doubled (weakness 49): dashboards know it so.
+/// Upstream's name for it, prefix doubled (CTRL-14.49): dashboards know it so.
 const FORCED: &str = "attach_detach_controller_attachdetach_controller_forced_detaches";
 
 #[derive(Debug)]

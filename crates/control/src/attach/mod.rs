@@ -1,4 +1,4 @@
-//! Attach: volumes go to the nodes of their pods, and leave them (spec controllers 6). What is right is decided in
+//! Attach: volumes go to the nodes of their pods, and leave them (ATTACH-6). What is right is decided in
 //! [`lifecycle::attach`].
 //!
 //! Two queues: volumes, for which attachments are made, and nodes, which are told what they have and from which
@@ -7,9 +7,9 @@
 //!
 //! # Invariants
 //! 1. A volume is worked on by one pass at a time, and one for a single node gets an attachment only if no other is known,
-//!    in any state (I15, weakness 31). What was stored before this process began to lead is known to it.
+//!    in any state (CTRL-I15, CTRL-14.31). What was stored before this process began to lead is known to it.
 //! 2. A node's status is written, and attachments to it are deleted, by one pass at a time. A deletion follows a state of the
-//!    node that the server gave in the same pass, after the last report (I14).
+//!    node that the server gave in the same pass, after the last report (CTRL-I14).
 //! 3. Every write names the revision it was decided about, or creates what must not exist.
 //! 4. Nothing waits for a driver: attachers answer through the watch.
 //! 5. News for a node may wait for a moment for more of it, so that one write tells all; what has to be written before a

@@ -1,4 +1,4 @@
-//! When a node is told what was attached to it: at once, or together with what is attached next (weakness 43).
+//! When a node is told what was attached to it: at once, or together with what is attached next (CTRL-14.43).
 //!
 //! A node's status is one object, written whole, and many volumes may be on their way to it. News that only adds to the
 //! list waits for a moment while more is coming ([`node::Pace::Soon`]); the last volume that comes is told at once, with
@@ -89,8 +89,9 @@ mod tests {
         assert_eq!(paces.wait("a", Soon), Some(WINDOW));
     }
 
+    /// Rule: ATTACH-6.7
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_wait_is_written_at_once_6_7() {
+    async fn what_cannot_wait_is_written_at_once() {
         let paces = Paces::new(WINDOW);
         assert_eq!(paces.wait("a", Soon), Some(WINDOW));
         assert_eq!(paces.wait("a", Now), None);

@@ -71,7 +71,7 @@ impl Ends {
     }
 }
 
-/// What pods were told about each of their volumes, so that only news is told (weakness 48).
+/// What pods were told about each of their volumes, so that only news is told (CTRL-14.48).
 #[derive(Debug)]
 pub(super) struct Told {
     notices: Notices,

@@ -317,7 +317,7 @@ impl View {
 
     /// Whether a pod on its node uses the volume of an attachment whose driver has stopped asking for attachments. The pod
     /// may be about to mount it, and the node to say so: it is detached as any other, once the pod is gone and the node does
-    /// not use it (race 41).
+    /// not use it (CTRL-13.41).
     fn is_used_whatever_its_driver_says(&self, attachment: &Attachment) -> bool {
         let says_no =
             self.driver(&attachment.attacher).is_some_and(|driver| driver.spec.attach_required == Some(false));

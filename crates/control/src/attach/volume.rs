@@ -38,7 +38,7 @@ impl Attachments {
         for _ in 0..ROUNDS {
             let mut decided = self.decide(&unique);
             let acting: Vec<&mut Decided> = decided.iter_mut().filter(|one| !one.decision.is_rest()).collect();
-            // One at a time of a volume for one node: the second is decided about when the first is known (I15).
+            // One at a time of a volume for one node: the second is decided about when the first is known (CTRL-I15).
             let exclusive = acting.iter().any(|one| one.want.target.sharing == Sharing::OneNode);
             let most = if exclusive { 1 } else { usize::MAX };
             let mut attaching = Vec::new();

@@ -91,7 +91,7 @@ impl Wake {
         }
     }
 
-    /// Race 45: a claim that was bound after its pod was scheduled.
+    /// CTRL-13.45: a claim that was bound after its pod was scheduled.
     fn on_claim(&self, change: &Change<Claim>) {
         if let Change::Changed { old, new } = change
             && (old.phase, &old.volume_name, &old.meta.owners) == (new.phase, &new.volume_name, &new.meta.owners)
@@ -180,7 +180,7 @@ impl Wake {
         waiting.into_iter().for_each(|unique| self.queues.volumes.add(unique));
     }
 
-    /// Race 41: rare, and only here every volume of a driver is looked at.
+    /// CTRL-13.41: rare, and only here every volume of a driver is looked at.
     fn on_driver(&self, change: &Change<CsiDriver>) {
         let says =
             |driver: Option<&Arc<CsiDriver>>| driver.and_then(|driver| driver.spec.attach_required) != Some(false);

@@ -1,4 +1,4 @@
-//! ControllerPublishVolume and ControllerUnpublishVolume (spec sidecars 3.6 step 10, 3.7 step 4).
+//! ControllerPublishVolume and ControllerUnpublishVolume (ATTACHER-3.6.10, ATTACHER-3.7.4).
 
 use api::Attachment;
 use csi::v1;

@@ -1,4 +1,4 @@
-//! Attach: carries out what VolumeAttachments of one driver ask for, and takes it back (spec sidecars 3; external-attacher's
+//! Attach: carries out what VolumeAttachments of one driver ask for, and takes it back (ATTACHER-3; external-attacher's
 //! role). What is decided is in [`lifecycle::attacher`]; here objects are read and written, and the driver is called.
 //!
 //! # Invariants
@@ -75,7 +75,7 @@ impl Default for Options {
 /// requests to the API, during which the driver would have nothing to do.
 const PER_CALL: usize = 4;
 
-/// The name of the lease that attachers of a driver compete for, as upstream's (spec sidecars 1.4).
+/// The name of the lease that attachers of a driver compete for, as upstream's (SIDECAR-1.4).
 pub fn lock(driver: &str) -> String {
     format!("external-attacher-leader-{driver}")
 }
@@ -136,7 +136,7 @@ impl Attacher {
         let synced = async {
             self.attachments.synced().await;
             self.volumes.synced().await;
-            // Upstream does not wait for these, and records errors about nodes it has not heard of (weakness 14).
+            // Upstream does not wait for these, and records errors about nodes it has not heard of (SIDECAR-13.14).
             if let Some(nodes) = self.nodes.get() {
                 nodes.synced().await;
             }
@@ -158,7 +158,7 @@ impl Attacher {
         );
     }
 
-    /// Lets whoever makes attachments in this process write at once what we would write on them (3.6 step 9).
+    /// Lets whoever makes attachments in this process write at once what we would write on them (ATTACHER-3.6.9).
     fn foresee(&self) -> Attaching {
         let (about, driver) = (self.about.clone(), self.driver.clone());
         let (volumes, nodes, board) = (self.volumes.clone(), self.nodes.clone(), self.board.clone());

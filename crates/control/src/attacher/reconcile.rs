@@ -1,5 +1,5 @@
-//! The driver is asked what is published where, and attachments that it contradicts are carried out again (spec sidecars
-//! 3.9). Nothing is written here.
+//! The driver is asked what is published where, and attachments that it contradicts are carried out again
+//! (ATTACHER-3.9). Nothing is written here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Attacher {
             }
         };
         for attachment in attachments {
-            // What changed while the driver answered is compared next time (A8).
+            // What changed while the driver answered is compared next time (SIDECAR-A8).
             let now = self.attachments.get(&attachment.meta.key);
             if now.is_some_and(|now| now.meta.revision == attachment.meta.revision) {
                 self.compare(&attachment, &listing);
@@ -93,7 +93,7 @@ impl Attacher {
         Ok(listing)
     }
 
-    /// Looks for the volume that an attachment was named after, whose object is gone (A7).
+    /// Looks for the volume that an attachment was named after, whose object is gone (SIDECAR-A7).
     pub(super) async fn find_handle(&self, attachment: &Attachment, round: &mut Round) -> Step {
         let mut found = Live::Absent;
         let listed = self.each_listed(|entry| {

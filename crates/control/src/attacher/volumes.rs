@@ -1,4 +1,4 @@
-//! Our finalizer leaves a volume that is on its way out once nothing attaches it (spec sidecars 3.8).
+//! Our finalizer leaves a volume that is on its way out once nothing attaches it (ATTACHER-3.8).
 
 use std::time::Duration;
 

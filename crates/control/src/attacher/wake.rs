@@ -53,7 +53,7 @@ impl Board {
         }
     }
 
-    /// Puts to work what changes (3.3), for as long as the answer lives.
+    /// Puts to work what changes (ATTACHER-3.3), for as long as the answer lives.
     pub(super) fn follow(
         self: &Arc<Self>,
         about: &Arc<Attacher>,

@@ -1,8 +1,8 @@
-//! What is written about attachments and volumes (spec sidecars 1.11, 3.6, 3.7).
+//! What is written about attachments and volumes (SIDECAR-1.11, ATTACHER-3.6, ATTACHER-3.7).
 //!
-//! Finalizers and the record are written at the revision that was decided about, so that nobody else's finalizer is lost
-//! (A6, weakness 23). The status is ours alone, and says what the driver did, whatever else changed meanwhile: it is written
-//! to this very object.
+//! Finalizers and the record are written at the revision that was decided about, so that nobody else's finalizer is
+//! lost (SIDECAR-A6, SIDECAR-13.23). The status is ours alone, and says what the driver did, whatever else changed
+//! meanwhile: it is written to this very object.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) struct Trouble {
 }
 
 impl Attacher {
-    /// 3.6 step 3: the volume stays while it may be attached.
+    /// ATTACHER-3.6.3: the volume stays while it may be attached.
     pub(super) async fn guard_volume(&self, attachment: &Attachment, round: &mut Round) -> Step {
         let Some(key) = attachment.volume.as_deref().map(Key::cluster) else { return Step::On };
         // Whatever comes of it, what was read is old.
@@ -78,7 +78,7 @@ impl Attacher {
         }
     }
 
-    /// 3.6 step 9: our finalizer, and what is going to be published where.
+    /// ATTACHER-3.6.9: our finalizer, and what is going to be published where.
     pub(super) async fn record(&self, attachment: &Attachment, target: &Target) -> Step {
         let mut metadata = self.finalizers(attachment, Some(&self.about.finalizer));
         let said = target.annotations().map(|(key, value)| (key.text().to_owned(), json!(value)));
@@ -86,7 +86,7 @@ impl Attacher {
         self.patch(attachment, json!({"metadata": metadata})).await
     }
 
-    /// 3.7 step 5, first half.
+    /// ATTACHER-3.7.5, first half.
     pub(super) async fn let_go(&self, attachment: &Attachment) -> Step {
         self.patch(attachment, json!({"metadata": self.finalizers(attachment, None)})).await
     }
@@ -102,7 +102,7 @@ impl Attacher {
         })
     }
 
-    /// 3.6 step 11.
+    /// ATTACHER-3.6.11.
     pub(super) async fn record_attached(&self, attachment: &Attachment, now: BTreeMap<String, String>) -> Step {
         let stale = attachment.metadata.iter().filter(|(key, _)| !now.contains_key(*key));
         let stale = stale.map(|(key, _)| (key.to_owned(), Value::Null)).collect::<Map<_, _>>();
@@ -118,7 +118,7 @@ impl Attacher {
         step
     }
 
-    /// 3.7 step 5, second half; the attachment may be gone by now, which is as good.
+    /// ATTACHER-3.7.5, second half; the attachment may be gone by now, which is as good.
     pub(super) async fn record_detached(&self, attachment: &Attachment) -> Step {
         self.patch_status(attachment, json!({"attached": false, "attachmentMetadata": null, "detachError": null})).await
     }

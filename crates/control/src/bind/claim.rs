@@ -262,7 +262,7 @@ async fn reconsider(inner: &Inner, claim: &Claim, action: &Action, error: Error)
 }
 
 impl Inner {
-    /// The default class of this moment (4.8).
+    /// The default class of this moment (BIND-4.8).
     fn default_class(&self) -> Option<Arc<Class>> {
         let defaults: Vec<Arc<Class>> = self.classes.walk().filter(|class| class.is_default()).collect();
         let name = claim::default_class(defaults.iter().map(|class| &**class))?.name().to_owned();

@@ -1,4 +1,4 @@
-//! What operators see of the binder (spec controllers 17).
+//! What operators see of the binder (CTRL-17).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

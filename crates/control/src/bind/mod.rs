@@ -176,7 +176,7 @@ impl Inner {
         }
     }
 
-    /// Who makes volumes of a class (4.9, P2 to P5).
+    /// Who makes volumes of a class (BIND-4.9, BIND-P2 to BIND-P5).
     fn supply(&self, class: &Class) -> Supply {
         let name = migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner);
         if !self.options.dynamic {

@@ -24,7 +24,7 @@ fn of(meta: &Meta) -> Value {
     expecting(meta.revision, meta.uid.as_str())
 }
 
-/// W1: the volume points at the claim.
+/// BIND-W1: the volume points at the claim.
 pub(crate) fn reserve(claim: &Claim, target: &Target, chosen: bool) -> Patch {
     let mut patch = expecting(target.revision, "");
     patch["spec"] = json!({"claimRef": {
@@ -41,7 +41,7 @@ pub(crate) fn reserve(claim: &Claim, target: &Target, chosen: bool) -> Patch {
     Patch::Merge(patch)
 }
 
-/// W2 and every other phase of a volume.
+/// BIND-W2 and every other phase of a volume.
 pub(super) fn phase(target: &Target, phase: &str, message: &str) -> Patch {
     let mut patch = expecting(target.revision, "");
     // An empty message is none; the reason goes with it, because nothing here ever sets one.
@@ -50,7 +50,7 @@ pub(super) fn phase(target: &Target, phase: &str, message: &str) -> Patch {
     Patch::Merge(patch)
 }
 
-/// W3: the claim points at the volume and knows that binding is complete. `asked` is who made the volume, if the
+/// BIND-W3: the claim points at the volume and knows that binding is complete. `asked` is who made the volume, if the
 /// annotations that say so were never written.
 pub(super) fn point(claim: &Claim, volume: &str, chosen: bool, asked: Option<&Word>) -> Patch {
     let mut annotations = Map::new();
@@ -68,7 +68,7 @@ pub(super) fn point(claim: &Claim, volume: &str, chosen: bool, asked: Option<&Wo
     Patch::Merge(patch)
 }
 
-/// W4 and every other status of a claim.
+/// BIND-W4 and every other status of a claim.
 pub(super) fn status(claim: &Claim, status: &Status) -> Patch {
     let modes: Vec<&str> = status.access.iter().map(api::AccessMode::name).collect();
     let mut body =
@@ -87,14 +87,14 @@ pub(super) fn status(claim: &Claim, status: &Status) -> Patch {
     Patch::Merge(patch)
 }
 
-/// U3: the default class.
+/// BIND-U3: the default class.
 pub(super) fn classify(claim: &Claim, class: &str) -> Patch {
     let mut patch = of(&claim.meta);
     patch["spec"] = json!({"storageClassName": class});
     Patch::Merge(patch)
 }
 
-/// U5: both annotations that ask an external provisioner.
+/// BIND-U5: both annotations that ask an external provisioner.
 pub(super) fn ask(claim: &Claim, provisioner: &str) -> Patch {
     let mut annotations = Map::new();
     annotations.insert(annotation::STORAGE_PROVISIONER.0.to_owned(), provisioner.into());
@@ -104,7 +104,7 @@ pub(super) fn ask(claim: &Claim, provisioner: &str) -> Patch {
     Patch::Merge(patch)
 }
 
-/// C0: the `migrated-to` annotation of a claim.
+/// BIND-C0: the `migrated-to` annotation of a claim.
 pub(super) fn mark(meta: &Meta, mark: Mark) -> Patch {
     let mut patch = of(meta);
     set_mark(&mut patch, mark);
@@ -120,7 +120,7 @@ fn set_mark(patch: &mut Value, mark: Mark) {
     patch["metadata"]["annotations"] = json!({annotation::MIGRATED_TO.0: value});
 }
 
-/// V0: annotation and finalizers of a volume in one write.
+/// BIND-V0: annotation and finalizers of a volume in one write.
 pub(super) fn maintain(volume: &Volume, marked: Mark, add: Option<Finalizer>, remove: &[Finalizer]) -> Patch {
     let mut patch = of(&volume.meta);
     set_mark(&mut patch, marked);
@@ -133,7 +133,7 @@ pub(super) fn maintain(volume: &Volume, marked: Mark, add: Option<Finalizer>, re
     Patch::Merge(patch)
 }
 
-/// V9a: nobody has the volume any more.
+/// BIND-V9a: nobody has the volume any more.
 pub(super) fn erase(target: &Target) -> Patch {
     let mut patch = expecting(target.revision, "");
     patch["metadata"]["annotations"] = json!({annotation::BOUND_BY_CONTROLLER.0: null});
@@ -141,7 +141,7 @@ pub(super) fn erase(target: &Target) -> Patch {
     Patch::Merge(patch)
 }
 
-/// V9b: the reservation stays, the bond goes.
+/// BIND-V9b: the reservation stays, the bond goes.
 pub(super) fn clear_uid(target: &Target) -> Patch {
     let mut patch = expecting(target.revision, "");
     patch["spec"] = json!({"claimRef": {"uid": null, "resourceVersion": null}});

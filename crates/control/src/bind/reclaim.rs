@@ -1,4 +1,4 @@
-//! What plugins of this process do: provision (4.9, internal path), delete and recycle (4.10).
+//! What plugins of this process do: provision (BIND-4.9, internal path), delete and recycle (BIND-4.10).
 //!
 //! A plugin's work may take long, so everything is looked at again after it: the object is deleted only under its uid, and
 //! given back only at its revision.
@@ -82,7 +82,7 @@ async fn not_provisioned(inner: &Inner, claim: &Claim, why: String) -> Trouble {
 }
 
 /// Before data is destroyed: the server itself says that the volume is still as it was judged. A cache that lags would not
-/// show that somebody has just changed its policy to keep it (4.10).
+/// show that somebody has just changed its policy to keep it (BIND-4.10).
 async fn confirm(inner: &Inner, volume: &Volume) -> Result<(), Trouble> {
     match inner.context.read::<Volume>(&volume.meta.key).await? {
         Live::Found(now) if now.meta.uid == volume.meta.uid && now.meta.revision == volume.meta.revision => Ok(()),

@@ -1,11 +1,11 @@
-//! Tells the scheduler how much room there is: CSIStorageCapacity objects, kept true (spec sidecars 2.12).
+//! Tells the scheduler how much room there is: CSIStorageCapacity objects, kept true (PROVISION-2.12).
 //!
 //! The unit of work is an item, one class in one place. Its object is written when the driver's answer changed, when
 //! the object was changed by others, and when volumes come and go; each item is asked again after the poll interval.
 //!
 //! # Invariants
-//! 1. Work is queued by value: however often something is told, an item waits once (weakness 26).
-//! 2. A place that many nodes share is one place (weakness 27).
+//! 1. Work is queued by value: however often something is told, an item waits once (SIDECAR-13.26).
+//! 2. A place that many nodes share is one place (SIDECAR-13.27).
 //! 3. An object's name follows from its item, so that a lost answer cannot make two.
 
 mod measure;

@@ -1,4 +1,4 @@
-//! Whom capacity objects belong to: they go away with it (`--capacity-ownerref-level`, spec sidecars 2.12).
+//! Whom capacity objects belong to: they go away with it (`--capacity-ownerref-level`, PROVISION-2.12).
 
 use api::object::Owner as Reference;
 use api::{Key, Kind, Meta, Scope};

@@ -1,4 +1,4 @@
-//! The claim that is made for a pod's volume: the template, and the pod as its owner (EV4).
+//! The claim that is made for a pod's volume: the template, and the pod as its owner (PROTECT-EV4).
 
 use api::{Pod, PodSource, PodVolume};
 use serde_json::{Value, json};
@@ -31,8 +31,9 @@ pub(super) fn body(pod: &Pod, volume: &PodVolume) -> Option<Value> {
 mod tests {
     use super::*;
 
+    /// Rule: PROTECT-EV4
     #[test]
-    fn labels_annotations_and_spec_come_from_the_template_and_the_pod_owns_it_ev4() {
+    fn labels_annotations_and_spec_come_from_the_template_and_the_pod_owns_it() {
         let template = json!({
             "metadata": {"name": "ignored", "labels": {"a": "1"}, "annotations": {"b": "2"}},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},

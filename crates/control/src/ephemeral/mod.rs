@@ -1,11 +1,11 @@
-//! Ephemeral volumes: makes the claims that pods bring templates for (spec controllers 9).
+//! Ephemeral volumes: makes the claims that pods bring templates for (PROTECT-9).
 //!
 //! # Invariants
 //! 1. A claim is made only after the server said that there is none, and that the pod lives: a cache that lags makes
 //!    neither a second claim nor one for a pod that is gone.
 //! 2. A claim that was not made for the pod is never touched. The pod is told, and is looked at again when that claim
 //!    changes its owner or goes.
-//! 3. One volume that fails does not hold up the pod's others (weakness 56).
+//! 3. One volume that fails does not hold up the pod's others (CTRL-14.56).
 
 mod claim;
 
@@ -105,7 +105,7 @@ impl Ephemeral {
     }
 
     async fn pass(&self, key: Key) -> Verdict {
-        // EV1: gone is gone.
+        // PROTECT-EV1: gone is gone.
         let Some(pod) = self.pods.get(&key) else { return Verdict::Done };
         let mut failed = Vec::new();
         for volume in &pod.volumes {

@@ -1,4 +1,4 @@
-//! Claims stay while pods use them (spec controllers 8.1, PC1 to PC4).
+//! Claims stay while pods use them (PROTECT-8.1, PROTECT-PC1 to PROTECT-PC4).
 //!
 //! A claim that the cache knows no user of waits in its namespace's batch. Each round over a namespace takes the batch as
 //! it stands, then lists the namespace's pods, then lets go of those in the batch that no pod uses: mass deletion costs
@@ -99,7 +99,7 @@ impl Claims {
     /// Decides about a claim from the cache.
     async fn pass(&self, key: Key) -> Verdict {
         for _ in 0..ROUNDS {
-            // PC1.
+            // PROTECT-PC1.
             let Some(claim) = self.claims.get(&key) else { return Verdict::Done };
             let turn = match self.decide_from_cache(&claim) {
                 None => return Verdict::Done,

@@ -1,4 +1,4 @@
-//! Attributes classes stay while a claim or a volume refers to them (spec controllers 8.3).
+//! Attributes classes stay while a claim or a volume refers to them (PROTECT-8.3).
 
 use api::keys::finalizer;
 use api::{AttributesClass, Claim, Key, Volume};
@@ -40,7 +40,7 @@ impl Classes {
                 keys.add(class.meta.key.clone());
             }
         });
-        // Only what somebody let go of can change the answer, also when he is gone altogether (weakness 55).
+        // Only what somebody let go of can change the answer, also when he is gone altogether (CTRL-14.55).
         let wake = Wake { classes: classes.clone(), queue: queue.clone() };
         let claim_news = context.cache::<Claim>().subscribe({
             let wake = wake.clone();

@@ -1,13 +1,13 @@
 //! Protect: puts protecting finalizers on claims, volumes and attributes classes, and takes them off when nobody uses the
-//! object any more (spec controllers 8). What "uses" means is decided in [`lifecycle::protect`].
+//! object any more (PROTECT-8). What "uses" means is decided in [`lifecycle::protect`].
 //!
 //! # Invariants
 //! 1. A claim is let go only after a list of pods from the server that was asked for after the claim's deletion had been
-//!    seen (I20). Claims of one namespace that wait share a list, and none of them was seen deleted after the list was
-//!    asked for (weakness 52).
-//! 2. A finalizer is put on or taken off at the revision that was decided about (I21), so that whatever happens meanwhile
-//!    makes the write fail, and the decision is made again. A finalizer is therefore never put on an object that is on
-//!    its way out.
+//!    seen (CTRL-I20). Claims of one namespace that wait share a list, and none of them was seen deleted after the list
+//!    was asked for (CTRL-14.52).
+//! 2. A finalizer is put on or taken off at the revision that was decided about (CTRL-I21), so that whatever happens
+//!    meanwhile makes the write fail, and the decision is made again. A finalizer is therefore never put on an object
+//!    that is on its way out.
 //! 3. Whoever a list from the server shows as a user is in the cache afterwards, so that his end is heard of, even if it
 //!    falls into a gap of the watch.
 //!

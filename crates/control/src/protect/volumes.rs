@@ -1,4 +1,4 @@
-//! Volumes stay while a claim has them (spec controllers 8.2).
+//! Volumes stay while a claim has them (PROTECT-8.2).
 
 use api::keys::finalizer;
 use api::{Key, Volume};

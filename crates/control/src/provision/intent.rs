@@ -71,7 +71,7 @@ impl<Plan: Serialize + DeserializeOwned> Intent<Plan> {
     }
 }
 
-/// The label `source` of upstream's metrics (2.14).
+/// The label `source` of upstream's metrics (PROVISION-2.14).
 pub(super) fn source_kind(claim: &Claim) -> String {
     claim.source.as_ref().map(|source| source.kind.to_string()).unwrap_or_default()
 }

@@ -1,7 +1,8 @@
 //! Provision: make a volume for a claim, and delete it when its time is over.
 //!
-//! The engine here decides when (spec sidecars 2.4, 2.5, 2.11), keeps the intents, the events, the metrics and the order.
-//! What a volume is made of is a [`Provisioner`]'s business: a CSI driver on a socket, a directory on a share, anything.
+//! The engine here decides when (PROVISION-2.4, PROVISION-2.5, PROVISION-2.11), keeps the intents, the events, the
+//! metrics and the order. What a volume is made of is a [`Provisioner`]'s business: a CSI driver on a socket, a
+//! directory on a share, anything.
 //!
 //! # Invariants
 //! 1. What [`Provisioner::plan`] gave is in the journal before [`Provisioner::create`] is called with it, and stays there

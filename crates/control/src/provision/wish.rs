@@ -1,4 +1,4 @@
-//! What most provisioners write into the PersistentVolume of a claim (spec sidecars 2.10).
+//! What most provisioners write into the PersistentVolume of a claim (PROVISION-2.10).
 
 use api::keys::{annotation, finalizer};
 use api::{Amount, Kind, VolumeMode};

@@ -8,7 +8,7 @@
 //! | a class | those who wait with a claim of it |
 //! | a node | those without a node; those who are meant for it |
 //! | a CSINode, an attachment | those who wait for a place |
-//! | a capacity, a CSIDriver | those who wait for room (weakness 28) |
+//! | a capacity, a CSIDriver | those who wait for room (CTRL-14.28) |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

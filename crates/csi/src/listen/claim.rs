@@ -232,7 +232,7 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Removes the path if it is still ours (R7: during a rolling restart it may be the next instance's).
+    /// Removes the path if it is still ours (LOCAL-R7: during a rolling restart it may be the next instance's).
     fn release(&self) -> Result<Released, Errno> {
         let Some(_lock) = DirectoryLock::take(&self.directory, RELEASE_TRIES)? else { return Ok(Released::Locked) };
         let stat = match rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -272,8 +272,9 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
+    /// Rule: WIRE-B.6
     #[test]
-    fn from_its_first_moment_the_path_is_open_to_nobody_else_b6() {
+    fn from_its_first_moment_the_path_is_open_to_nobody_else() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("csi.sock");
         // Bound, and nothing more: what a client would find between two system calls of ours.

@@ -4,7 +4,7 @@
 //! `serve_with_incoming`. Dropping either removes the socket, so a server that drops its stream when it is told to stop
 //! (tonic does) refuses new clients at once instead of letting them wait for an answer nobody will give.
 //!
-//! # Invariants (spec/driver.md B.6, R7)
+//! # Invariants (WIRE-B.6, LOCAL-R7)
 //! 1. Nothing is created beside the socket: the single-instance guard is a lock on the directory itself, held only
 //!    while the path changes hands.
 //! 2. Only a socket that refuses connections is ever removed to make room. A file, a link, a directory, a socket

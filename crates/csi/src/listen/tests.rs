@@ -54,8 +54,9 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).expect("the socket exists").permissions().mode() & 0o7777
 }
 
+/// Rule: WIRE-B.6
 #[tokio::test]
-async fn a_socket_is_the_only_file_and_its_owners_alone_b6() {
+async fn a_socket_is_the_only_file_and_its_owners_alone() {
     let place = Place::new();
     let listener = place.bind().unwrap();
     assert_eq!(place.names(), ["csi.sock"]);
@@ -73,16 +74,18 @@ async fn the_mode_is_what_was_asked_whatever_the_umask() {
     }
 }
 
+/// Rule: WIRE-B.6
 #[tokio::test]
-async fn a_stale_socket_is_replaced_b6() {
+async fn a_stale_socket_is_replaced() {
     let place = Place::new();
     place.leave_stale_socket();
     let _listener = place.bind().unwrap();
     UnixStream::connect(&place.path).await.unwrap();
 }
 
+/// Rule: WIRE-B.6
 #[tokio::test]
-async fn a_served_socket_is_left_alone_and_its_process_named_b6() {
+async fn a_served_socket_is_left_alone_and_its_process_named() {
     let place = Place::new();
     let first = place.bind().unwrap();
     let before = fs::metadata(&place.path).unwrap().ino();
@@ -150,8 +153,9 @@ fn short_queue(path: &Path) -> std::os::fd::OwnedFd {
     socket
 }
 
+/// Rule: WIRE-B.6
 #[tokio::test]
-async fn what_is_not_a_socket_is_never_removed_b6() {
+async fn what_is_not_a_socket_is_never_removed() {
     let file = Place::new();
     fs::write(&file.path, "precious").unwrap();
     let directory = Place::new();
@@ -212,8 +216,9 @@ async fn dropping_the_listener_or_its_stream_removes_the_socket() {
     assert!(place.names().is_empty());
 }
 
+/// Rule: LOCAL-R7
 #[tokio::test]
-async fn the_socket_of_the_next_instance_is_not_removed_r7() {
+async fn the_socket_of_the_next_instance_is_not_removed() {
     let place = Place::new();
     let old = place.bind().unwrap();
     fs::remove_file(&place.path).unwrap();
@@ -223,8 +228,9 @@ async fn the_socket_of_the_next_instance_is_not_removed_r7() {
     UnixStream::connect(&place.path).await.unwrap();
 }
 
+/// Rule: LOCAL-R7
 #[tokio::test]
-async fn a_file_put_in_the_sockets_place_is_not_removed_r7() {
+async fn a_file_put_in_the_sockets_place_is_not_removed() {
     let place = Place::new();
     let listener = place.bind().unwrap();
     fs::remove_file(&place.path).unwrap();

@@ -1,7 +1,7 @@
 //! CreateVolume: an empty volume, a restored snapshot or a clone.
 //!
-//! The id is derived from the name, so a repeat finds what the first call made (R1). Before the commit there is only a
-//! draft; after it the volume is complete. There is nothing in between to recover.
+//! The id is derived from the name, so a repeat finds what the first call made (LOCAL-R1). Before the commit there is
+//! only a draft; after it the volume is complete. There is nothing in between to recover.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

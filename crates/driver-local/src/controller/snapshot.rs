@@ -56,7 +56,7 @@ impl Core {
         self.drop_drafts(id.as_str());
         let Some(found) = self.find(Place::Snapshots, id.as_str())? else { return Ok(()) };
         let lock = self.hold(&found, Hold::Exclusive)?;
-        // What is damaged, or of a newer program, only a person removes (R27, R29).
+        // What is damaged, or of a newer program, only a person removes (LOCAL-R27, LOCAL-R29).
         let _: SnapshotRecord = found.object.record().map_err(fault::record)?;
         failpoint::hit("snapshot_delete.checked");
         let trashed = found.pool.discard(Place::Snapshots, id.as_str())?;

@@ -87,7 +87,7 @@ pub(super) fn prepare_and_mount(core: &Core, staging: &Staging<'_>, image: &File
         // After a crash the journal holds files that were synced. A read-only device does not let it be replayed.
         mounts::replay_journal(&writable.device.path, fs.name())
             .map_err(|error| refused_mount(staging, fs, "replaying the journal of the volume", error))?;
-        // The device itself becomes read-only, so that nothing above can write (fact 13).
+        // The device itself becomes read-only, so that nothing above can write (LOCAL-0.13).
         release(writable, image)?;
         attach(&staging.record, image, true)?
     } else {
@@ -95,7 +95,7 @@ pub(super) fn prepare_and_mount(core: &Core, staging: &Staging<'_>, image: &File
     };
     let size = attached.device.size().map_err(fault::sys)?;
     let must_grow = !staging.read_only && filled < size;
-    // ext4 grows best while nobody uses it: mounted, it needs a capability that not every node gives (fact 19).
+    // ext4 grows best while nobody uses it: mounted, it needs a capability that not every node gives (LOCAL-0.19).
     if must_grow && fs == FsType::Ext4 {
         grow(staging, &attached.device, (fs, size), None)?;
     }
@@ -217,7 +217,7 @@ fn write_format(staging: &Staging<'_>, format: Format) -> Result<(), Error> {
     staging.found.object.write_record(&record).map_err(fault::sys)
 }
 
-/// A copy has the identity of its source until now (fact 16).
+/// A copy has the identity of its source until now (LOCAL-0.16).
 fn adopt(staging: &Staging<'_>, device: &Attached, fs: FsType) -> Result<u64, Error> {
     let uuid = filesystem_uuid(staging);
     let change = || {
@@ -321,6 +321,7 @@ mod tests {
         Probe::Known(fs, Uuid::from_bytes([7; 16]))
     }
 
+    /// Rules: LOCAL-F.5, LOCAL-I4
     #[test]
     fn only_an_empty_image_that_was_never_formatted_is_formatted() {
         let foreign = Probe::Foreign("a partition table".to_owned());

@@ -85,7 +85,7 @@ fn capability_hash(capability: &Capability) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The path as the mount table has it: everything but the last step resolved, the last step not followed (R16).
+/// The path as the mount table has it: everything but the last step resolved, the last step not followed (LOCAL-R16).
 fn settled(path: &Path) -> Result<PathBuf, Error> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Error::invalid("target_path", format!("{} has no last step", path.display())));

@@ -1,8 +1,8 @@
 //! NodePublishVolume and NodeUnpublishVolume.
 //!
 //! A mount volume is shown by a bind mount of its staging path that is read-only from its first moment if it is to be
-//! (fact 14). A block volume is shown by a bind mount of its device node; since such a mount cannot stop writers
-//! (fact 13), the device itself is made read-only, and mixed uses of one device are refused.
+//! (LOCAL-0.14). A block volume is shown by a bind mount of its device node; since such a mount cannot stop writers
+//! (LOCAL-0.13), the device itself is made read-only, and mixed uses of one device are refused.
 
 use std::fs::{self, File};
 use std::io;
@@ -261,7 +261,7 @@ fn check_target(shown: &Shown, target: &Path) -> Result<(), Error> {
     Err(Error::precondition(format!("{} exists and is not a {wanted}", target.display())))
 }
 
-/// Removes what publishing made, and nothing else: an empty directory or an empty file (R23, R24).
+/// Removes what publishing made, and nothing else: an empty directory or an empty file (LOCAL-R23, LOCAL-R24).
 pub(super) fn remove_target(target: &Path) -> Result<(), Error> {
     let meta = match fs::symlink_metadata(target) {
         Ok(meta) => meta,

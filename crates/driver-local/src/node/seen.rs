@@ -18,7 +18,7 @@ pub(super) struct Device {
     pub(super) attached: Option<LoopStatus>,
 }
 
-/// Finds the one device of an image. Two would be two views of one filesystem, and are refused (fact 10).
+/// Finds the one device of an image. Two would be two views of one filesystem, and are refused (LOCAL-0.10).
 pub(super) fn device_of(image: &File) -> Result<Device, Error> {
     let backing = BackingFile::of(image).map_err(fault::sys)?;
     let mut found = loopdev::find(backing).map_err(fault::sys)?;
@@ -33,7 +33,7 @@ pub(super) fn device_of(image: &File) -> Result<Device, Error> {
     }
 }
 
-/// What is said of a device that does not let go: who holds it (node 31 #26).
+/// What is said of a device that does not let go: who holds it (NODE-31.26).
 pub(crate) fn still_held(device: &LoopDevice) -> String {
     let holders = linux::holders::of_device(device.major, device.minor);
     format!("the volume's device {} is still in use: {holders}", device.path.display())

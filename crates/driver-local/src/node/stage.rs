@@ -199,7 +199,7 @@ impl Core {
             return tune(&status.device, &record.tuning);
         }
         self.mark_earlier_loss(found, &image)?;
-        // No autoclear: a bind mount of the node does not hold the device open, and nothing else may (F.1).
+        // No autoclear: a bind mount of the node does not hold the device open, and nothing else may (LOCAL-F.1).
         let how = Attach {
             read_only: *read_only,
             autoclear: false,

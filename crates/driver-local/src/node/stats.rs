@@ -45,7 +45,7 @@ impl Core {
         Ok(std::iter::once(bytes).chain(inodes).collect())
     }
 
-    /// The path, if this volume is staged or published there; otherwise the path is what was not found (fact 2).
+    /// The path, if this volume is staged or published there; otherwise the path is what was not found (LOCAL-0.2).
     pub(super) fn own_path(&self, found: &Found<'_>, record: &VolumeRecord, path: &Path) -> Result<PathBuf, Error> {
         let missing = || Error::not_found(What::Path, path.to_string_lossy());
         if !path.is_absolute() {

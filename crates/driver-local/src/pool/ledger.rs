@@ -3,7 +3,7 @@
 //! A volume has a right to bytes that it has not written yet. Those are its *need*; what a pool can still promise is its
 //! free space less all needs. Writing turns need into used space and discarding turns it back, behind our back and at
 //! any time, so needs are measured whenever they are asked for and never remembered. A volume that shares extents with
-//! a snapshot or clone may have to write them all again (fact 22), so its need is its whole size, written or not.
+//! a snapshot or clone may have to write them all again (LOCAL-0.22), so its need is its whole size, written or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -271,6 +271,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
+    /// Rule: LOCAL-F.11
     #[test]
     fn free_space_less_what_thin_volumes_may_still_write_can_be_promised() {
         let space = Space { total: 10 * GIB, free: 8 * GIB };
@@ -278,6 +279,7 @@ mod tests {
         assert_eq!(available(space, GIB, 1.0, [written].into_iter()), 4 * GIB);
     }
 
+    /// Rule: LOCAL-F.11
     #[test]
     fn overcommitting_counts_sizes_against_a_multiple_of_the_pool() {
         let space = Space { total: 10 * GIB, free: GIB };
@@ -286,6 +288,7 @@ mod tests {
     }
 
     proptest! {
+        /// Rules: LOCAL-F.11, LOCAL-I8
         #[test]
         fn without_overcommit_all_needs_together_never_exceed_free_space(
             total in 1u64..1 << 40,

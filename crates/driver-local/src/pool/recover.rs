@@ -1,4 +1,4 @@
-//! What a pool looks like after a crash, and back to order: spec G.5.
+//! What a pool looks like after a crash, and back to order: LOCAL-G.5.
 //!
 //! Recovery never decides about data. It thaws, removes what was never acknowledged, finishes what was begun to be
 //! removed, lets go of loop devices nobody uses, and reports the rest.
@@ -65,7 +65,7 @@ impl Pool {
         Ok(done)
     }
 
-    /// A frozen filesystem is the worst a crash can leave (fact 20). The guard process thaws first; this is the net.
+    /// A frozen filesystem is the worst a crash can leave (LOCAL-0.20). The guard process thaws first; this is the net.
     fn thaw_everything(&self) -> Result<usize, Error> {
         let table = MountTable::read().map_err(fault::sys)?;
         let (mut frozen, mut loops) = (Vec::new(), Loops::default());
@@ -176,7 +176,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Objects whose record is missing or damaged: reported, never touched (R27).
+    /// Objects whose record is missing or damaged: reported, never touched (LOCAL-R27).
     fn find_orphans(&self, done: &mut Recovered) -> Result<(), Error> {
         for place in Place::ALL {
             for id in self.list(place)? {

@@ -146,6 +146,7 @@ mod tests {
         Holder { op, method: "DeleteVolume" }
     }
 
+    /// Rule: LOCAL-E.4
     #[test]
     fn readers_share_and_a_writer_excludes() {
         let locks = Locks::default();

@@ -158,6 +158,7 @@ mod tests {
         Wanted::exclusive(Key::Volume("v".into()))
     }
 
+    /// Rule: LOCAL-E.4.4
     #[test]
     fn an_equal_call_joins_and_another_is_refused_until_the_end() {
         let operations = Operations::new(Locks::default());

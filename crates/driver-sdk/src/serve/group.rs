@@ -121,7 +121,7 @@ impl ControllerService {
     }
 }
 
-/// The list that a caller believes to be the group's. Required by the specification, left out by callers (fact 5).
+/// The list that a caller believes to be the group's. Required by the specification, left out by callers (LOCAL-0.5).
 fn members(ids: Vec<String>) -> Result<BTreeSet<String>> {
     ids.into_iter().map(|id| validate::required("snapshot_ids", id)).collect()
 }

@@ -1,7 +1,7 @@
 //! Pages of a listing, and the tokens between them.
 //!
 //! A token names the last id given out. It stays right when objects come and go between two pages, and it survives a
-//! restart (spec/driver.md fact 25, R15).
+//! restart (LOCAL-0.25, LOCAL-R15).
 
 use prost::Message;
 
@@ -82,6 +82,7 @@ pub(super) fn fit<W: Message>(entries: Vec<(String, W)>, next_token: String) -> 
 mod tests {
     use super::*;
 
+    /// Rules: LOCAL-0.25, LOCAL-R15
     #[test]
     fn a_token_brings_back_its_id_and_others_are_aborted() {
         let token = token_after("vol-é/1");
@@ -92,6 +93,7 @@ mod tests {
         }
     }
 
+    /// Rule: LOCAL-0.25
     #[test]
     fn a_page_has_a_token_only_when_more_is_left() {
         let ids = || vec!["a", "b", "c"];

@@ -121,7 +121,8 @@ impl ControllerService {
         }))
     }
 
-    /// Confirms all or nothing (B.8). A driver that makes no volumes knows none, so it can confirm none.
+    /// Confirms all or nothing (WIRE-B.8.ValidateVolumeCapabilities). A driver that makes no volumes knows none, so it
+    /// can confirm none.
     pub(super) fn plan_validate(
         &self,
         wire: ValidateVolumeCapabilitiesRequest,

@@ -1,4 +1,4 @@
-//! Checks what a driver answers. The limits of the wire bind both directions (spec/driver.md B.4).
+//! Checks what a driver answers. The limits of the wire bind both directions (WIRE-B.4).
 //!
 //! A violation is a bug of the driver. The operation itself succeeded, so the answer must not be final: something is
 //! there, and only a repeated call or the undoing one may tell what.

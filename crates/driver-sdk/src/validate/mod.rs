@@ -1,9 +1,9 @@
 //! Checks what came over the wire and turns it into the driver's types.
 //!
 //! Everything here happens before any lock and any lookup, and every fault is INVALID_ARGUMENT naming the field
-//! (spec/driver.md B.2). Two things are deliberately *not* checked: the format of ids, because callers ask for objects
+//! (WIRE-B.2). Two things are deliberately *not* checked: the format of ids, because callers ask for objects
 //! that never existed and expect NOT_FOUND or OK, and whether the paths of NodeGetVolumeStats and NodeExpandVolume are
-//! absolute (fact 2).
+//! absolute (LOCAL-0.2).
 
 mod answer;
 mod capability;

@@ -14,6 +14,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T>, part: &str) {
     assert!(error.to_string().contains(part), "{error} does not say {part:?}");
 }
 
+/// Rule: WIRE-B.4
 #[test]
 fn names_may_hold_any_text_but_some_control_characters() {
     for good in ["pvc-1", "a/b/../c", "tab\tlf\ncr\r", "space and 😀", &"x".repeat(128)] {
@@ -27,6 +28,7 @@ fn names_may_hold_any_text_but_some_control_characters() {
     refused(name("name", "é".repeat(65)), "130 bytes");
 }
 
+/// Rule: WIRE-B.4
 #[test]
 fn sizes_have_limits_in_bytes() {
     assert!(required("volume_id", "x".repeat(128)).is_ok());
@@ -39,19 +41,22 @@ fn sizes_have_limits_in_bytes() {
     refused(absolute_path("target_path", format!("/{}", "x".repeat(4096))), "target_path");
 }
 
+/// Rule: WIRE-B.4
 #[test]
 fn tokens_do_not_count_against_the_size_of_a_context() {
     assert!(map("volume_context", one(TOKEN_KEYS[0], "t".repeat(9000))).is_ok());
 }
 
+/// Rules: LOCAL-0.2, WIRE-B.2.6
 #[test]
 fn relative_paths_are_refused_only_where_a_driver_would_make_something() {
     refused(absolute_path("target_path", "some/path".into()), "not an absolute path");
-    assert_eq!(any_path("volume_path", "some/path".into()).unwrap(), PathBuf::from("some/path"), "fact 2");
+    assert_eq!(any_path("volume_path", "some/path".into()).unwrap(), PathBuf::from("some/path"), "LOCAL-0.2");
     refused(any_path("volume_path", "a\0b".into()), "zero byte");
     refused(any_path("volume_path", String::new()), "is missing");
 }
 
+/// Rule: WIRE-B.4
 #[test]
 fn secret_keys_are_plain_and_never_their_values_shown() {
     assert!(secrets(one("a-B_1.c", "hunter2")).is_ok());
@@ -62,6 +67,7 @@ fn secret_keys_are_plain_and_never_their_values_shown() {
     }
 }
 
+/// Rule: WIRE-B.2.3
 #[test]
 fn ranges_are_not_negative_and_not_upside_down() {
     let wire = |required_bytes, limit_bytes| v1::CapacityRange { required_bytes, limit_bytes };
@@ -100,6 +106,7 @@ impl crate::Health for Ready {
     }
 }
 
+/// Rule: WIRE-B.2.3
 #[test]
 fn capabilities_must_say_how_and_in_which_mode() {
     let rules = plain();
@@ -122,6 +129,7 @@ fn capabilities_must_say_how_and_in_which_mode() {
     refused(rules.required(Some(capability(1, mount(group)))), "does not support volume_mount_group");
 }
 
+/// Rule: WIRE-B.4
 #[test]
 fn topology_keys_and_values_follow_the_specification() {
     for (key, value) in [("zone", "a"), ("topology.example.org/zone_1", "Z-1.b"), ("a1.b/C", "9")] {

@@ -1,5 +1,5 @@
-//! B.2: the gate comes first, then presence, then syntax, and all of it before any lookup. The numbers are those of the
-//! csi-sanity cases in C.3.
+//! WIRE-B.2: the gate comes first, then presence, then syntax, and all of it before any lookup. The numbers are those
+//! of the csi-sanity cases in WIRE-C.3.
 
 use driver_sdk::Readiness;
 use driver_sdk::csi::v1::*;
@@ -15,12 +15,15 @@ fn id() -> String {
     UNKNOWN.into()
 }
 
+/// Rules: WIRE-B.2.2, WIRE-C.3.9, WIRE-C.3.10, WIRE-C.3.22, WIRE-C.3.25, WIRE-C.3.26, WIRE-C.3.29, WIRE-C.3.30
+/// Rules: WIRE-C.3.31, WIRE-C.3.38, WIRE-C.3.46, WIRE-C.3.49, WIRE-C.3.52, WIRE-C.3.53, WIRE-C.3.57, WIRE-C.3.58
+/// Rules: WIRE-C.3.60, WIRE-C.3.67, WIRE-C.3.68, WIRE-C.3.70
 #[tokio::test(start_paused = true)]
 async fn missing_fields_are_invalid_before_any_lookup_on_the_controller() {
     let (_, _, mut clients) = served();
     macro_rules! invalid {
         ($($case:literal: $client:ident.$method:ident($request:expr);)*) => {
-            $(assert_eq!(code(clients.$client.$method($request).await), Code::InvalidArgument, "case {}", $case);)*
+            $(assert_eq!(code(clients.$client.$method($request).await), Code::InvalidArgument, "WIRE-C.3.{}", $case);)*
         };
     }
     let range = || Some(CapacityRange { required_bytes: 1, limit_bytes: 0 });
@@ -76,12 +79,14 @@ async fn missing_fields_are_invalid_before_any_lookup_on_the_controller() {
     }
 }
 
+/// Rules: WIRE-B.2.2, WIRE-C.3.74, WIRE-C.3.75, WIRE-C.3.76, WIRE-C.3.78, WIRE-C.3.79, WIRE-C.3.81, WIRE-C.3.82
+/// Rules: WIRE-C.3.83, WIRE-C.3.84, WIRE-C.3.85, WIRE-C.3.86, WIRE-C.3.87, WIRE-C.3.90, WIRE-C.3.91
 #[tokio::test(start_paused = true)]
 async fn missing_fields_are_invalid_before_any_lookup_on_the_node() {
     let (_, _, mut clients) = served();
     macro_rules! invalid {
         ($($case:literal: $method:ident($request:expr);)*) => {
-            $(assert_eq!(code(clients.node.$method($request).await), Code::InvalidArgument, "case {}", $case);)*
+            $(assert_eq!(code(clients.node.$method($request).await), Code::InvalidArgument, "WIRE-C.3.{}", $case);)*
         };
     }
     let stage = || NodeStageVolumeRequest {
@@ -111,41 +116,44 @@ async fn missing_fields_are_invalid_before_any_lookup_on_the_node() {
     }
 }
 
+/// Rules: WIRE-C.3.23, WIRE-C.3.28, WIRE-C.3.33, LOCAL-0.6, WIRE-C.3.50, WIRE-C.3.48, WIRE-C.3.88, LOCAL-0.2, LOCAL-0.5
+/// Rules: WIRE-C.3.92, WIRE-C.3.69, WIRE-C.3.71, WIRE-B.2.5, WIRE-B.2.6, WIRE-B.2.7
 #[tokio::test(start_paused = true)]
 async fn unknown_objects_are_looked_up_and_not_judged_by_their_format() {
     let (_, _, mut clients) = served();
     let controller = &mut clients.controller;
-    assert_eq!(code(controller.delete_volume(model::delete(UNKNOWN)).await), Code::Ok, "case 23");
+    assert_eq!(code(controller.delete_volume(model::delete(UNKNOWN)).await), Code::Ok, "WIRE-C.3.23");
     let validate = ValidateVolumeCapabilitiesRequest {
         volume_id: id(),
         volume_capabilities: vec![writer()],
         ..Default::default()
     };
-    assert_eq!(code(controller.validate_volume_capabilities(validate).await), Code::NotFound, "case 28");
+    assert_eq!(code(controller.validate_volume_capabilities(validate).await), Code::NotFound, "WIRE-C.3.28");
     let attach = ControllerPublishVolumeRequest {
         volume_id: id(),
         node_id: "fake".into(),
         volume_capability: Some(writer()),
         ..Default::default()
     };
-    assert_eq!(code(controller.controller_publish_volume(attach).await), Code::NotFound, "case 33");
+    assert_eq!(code(controller.controller_publish_volume(attach).await), Code::NotFound, "WIRE-C.3.33");
     let detach = ControllerUnpublishVolumeRequest { volume_id: id(), ..Default::default() };
-    assert_eq!(code(controller.controller_unpublish_volume(detach).await), Code::Ok, "fact 6");
+    assert_eq!(code(controller.controller_unpublish_volume(detach).await), Code::Ok, "LOCAL-0.6");
     let snapshot = DeleteSnapshotRequest { snapshot_id: "reallyfakesnapshotid".into(), ..Default::default() };
-    assert_eq!(code(controller.delete_snapshot(snapshot).await), Code::Ok, "case 50");
+    assert_eq!(code(controller.delete_snapshot(snapshot).await), Code::Ok, "WIRE-C.3.50");
     let get = GetSnapshotRequest { snapshot_id: "none-exist-id".into(), ..Default::default() };
-    assert_eq!(code(controller.get_snapshot(get).await), Code::NotFound, "case 48");
+    assert_eq!(code(controller.get_snapshot(get).await), Code::NotFound, "WIRE-C.3.48");
     let stats = NodeGetVolumeStatsRequest { volume_id: id(), volume_path: "some/path".into(), ..Default::default() };
-    assert_eq!(code(clients.node.node_get_volume_stats(stats).await), Code::NotFound, "case 88, fact 2");
+    assert_eq!(code(clients.node.node_get_volume_stats(stats).await), Code::NotFound, "WIRE-C.3.88, LOCAL-0.2");
     let expand = NodeExpandVolumeRequest { volume_id: id(), volume_path: "some/path".into(), ..Default::default() };
-    assert_eq!(code(clients.node.node_expand_volume(expand).await), Code::NotFound, "case 92, fact 2");
+    assert_eq!(code(clients.node.node_expand_volume(expand).await), Code::NotFound, "WIRE-C.3.92, LOCAL-0.2");
     let group = GetVolumeGroupSnapshotRequest { group_snapshot_id: id(), ..Default::default() };
-    assert_eq!(code(clients.group.get_volume_group_snapshot(group).await), Code::NotFound, "case 69, fact 5");
+    assert_eq!(code(clients.group.get_volume_group_snapshot(group).await), Code::NotFound, "WIRE-C.3.69, LOCAL-0.5");
     let group = DeleteVolumeGroupSnapshotRequest { group_snapshot_id: id(), ..Default::default() };
-    assert_eq!(code(clients.group.delete_volume_group_snapshot(group).await), Code::Ok, "case 71, fact 5");
+    assert_eq!(code(clients.group.delete_volume_group_snapshot(group).await), Code::Ok, "WIRE-C.3.71, LOCAL-0.5");
 }
 
 /// A driver with few slots refuses what belongs to an empty one, as invalid and not silently.
+/// Rule: WIRE-B.2.1
 #[tokio::test(start_paused = true)]
 async fn what_needs_an_empty_slot_is_refused() {
     let model = Model::new();
@@ -188,6 +196,7 @@ async fn what_needs_an_empty_slot_is_refused() {
     assert_eq!(model.count("create"), 1);
 }
 
+/// Rule: WIRE-B.8.ValidateVolumeCapabilities
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_makes_no_volumes_still_answers_validation() {
     let model = Model::new();
@@ -204,6 +213,7 @@ async fn a_driver_that_makes_no_volumes_still_answers_validation() {
     assert!(!answer.message.is_empty());
 }
 
+/// Rule: WIRE-B.3
 #[tokio::test(start_paused = true)]
 async fn the_driver_tells_who_it_is_and_whether_it_can_work() {
     let (model, _, mut clients) = served();
@@ -222,6 +232,7 @@ async fn the_driver_tells_who_it_is_and_whether_it_can_work() {
     assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "the pool is gone"));
 }
 
+/// Rule: LOCAL-E.3
 #[tokio::test(start_paused = true)]
 async fn a_mode_serves_its_side_only() {
     let model = Model::new();

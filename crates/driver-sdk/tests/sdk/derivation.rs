@@ -1,4 +1,4 @@
-//! Advertised and routed are the same, for any choice of slots (E.3).
+//! Advertised and routed are the same, for any choice of slots (LOCAL-E.3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,7 +127,7 @@ async fn codes(clients: &mut Clients) -> BTreeMap<&'static str, Code> {
     }
 }
 
-/// Which RPCs the advertised capabilities make mandatory (A.2).
+/// Which RPCs the advertised capabilities make mandatory (WIRE-A.2).
 fn promised(told: &Advertised, has_node: bool) -> BTreeSet<&'static str> {
     let plugin = |name: &str| told.plugin.contains(name);
     let rows: [(bool, &[&str]); 17] = [
@@ -170,6 +170,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// Rules: LOCAL-0.27, LOCAL-E.3, WIRE-A.2
     #[test]
     fn an_rpc_is_unimplemented_exactly_when_nothing_advertises_it(controller in 0u32..1 << 16, node in 0u32..1 << 9) {
         let Ok(driver) = chosen(controller, node) else { return Ok(()) };
@@ -182,7 +183,7 @@ proptest! {
                 prop_assert_eq!(routed, promised.contains(rpc), "{} answers {:?}: {:?}", rpc, code, told);
             }
             prop_assert!(driver.self_test(Mode::All).await.is_ok());
-            // Fact 27: what the plugin can do does not depend on what a process serves.
+            // LOCAL-0.27: what the plugin can do does not depend on what a process serves.
             for mode in [Mode::Controller, Mode::Node] {
                 let mut part = Clients::in_memory(&driver, mode);
                 prop_assert_eq!(&advertised(&mut part).await.plugin, &told.plugin);
@@ -192,6 +193,7 @@ proptest! {
     }
 }
 
+/// Rule: LOCAL-E.3
 #[test]
 fn a_full_driver_advertises_everything_there_is() {
     block_on(async {
@@ -205,6 +207,7 @@ fn a_full_driver_advertises_everything_there_is() {
     });
 }
 
+/// Rules: LOCAL-E.3, WIRE-B.3
 #[test]
 fn rules_that_types_cannot_hold_are_checked_when_building() {
     let node = |bits: u32| bits | 1 << 7;

@@ -1,4 +1,4 @@
-//! B.10: group snapshots.
+//! WIRE-B.10: group snapshots.
 
 use driver_sdk::csi::v1::*;
 use tonic::Code;
@@ -13,6 +13,7 @@ fn group(name: &str, sources: &[&str]) -> CreateVolumeGroupSnapshotRequest {
     }
 }
 
+/// Rule: WIRE-B.10
 #[tokio::test(start_paused = true)]
 async fn a_group_is_cut_told_compared_and_deleted() {
     let (model, _, mut clients) = served();
@@ -53,6 +54,7 @@ async fn a_group_is_cut_told_compared_and_deleted() {
     assert!(model.state().snapshots.is_empty());
 }
 
+/// Rules: LOCAL-R3, WIRE-B.10
 #[tokio::test(start_paused = true)]
 async fn a_group_stays_while_a_member_is_being_restored() {
     let (model, _, mut clients) = served();
@@ -72,13 +74,14 @@ async fn a_group_stays_while_a_member_is_being_restored() {
     model.entered(before + 1).await;
     let delete = DeleteVolumeGroupSnapshotRequest { group_snapshot_id: "group-g".into(), ..Default::default() };
     let status = clients.group.delete_volume_group_snapshot(delete.clone()).await.unwrap_err();
-    assert_eq!(status.code(), Code::Aborted, "R3");
+    assert_eq!(status.code(), Code::Aborted, "LOCAL-R3");
     assert!(status.message().contains("CreateVolume (operation"), "{}", status.message());
     gate.add_permits(1);
     assert_eq!(restoring.await.unwrap(), Code::Ok);
     assert_eq!(code(clients.group.delete_volume_group_snapshot(delete).await), Code::Ok);
 }
 
+/// Rule: WIRE-B.10
 #[tokio::test(start_paused = true)]
 async fn a_group_holds_its_sources_while_it_is_cut() {
     let (model, _, mut clients) = served();

@@ -1,4 +1,4 @@
-//! B.10: streams of allocated and changed ranges.
+//! WIRE-B.10: streams of allocated and changed ranges.
 
 use std::sync::Arc;
 
@@ -47,6 +47,7 @@ fn offsets(messages: &[GetMetadataAllocatedResponse]) -> Vec<i64> {
     messages.iter().flat_map(|message| &message.block_metadata).map(|range| range.byte_offset).collect()
 }
 
+/// Rule: WIRE-B.10
 #[tokio::test(start_paused = true)]
 async fn ranges_come_in_batches_of_the_wanted_size() {
     let ranges: Vec<Range> = (0..600).map(|i| at(i * 8192)).collect();
@@ -64,6 +65,7 @@ async fn ranges_come_in_batches_of_the_wanted_size() {
     assert_eq!(sizes(&messages), [250, 250, 100]);
 }
 
+/// Rule: WIRE-B.10
 #[tokio::test(start_paused = true)]
 async fn the_first_range_ends_after_the_start() {
     let mut clients = holding(vec![at(0), at(8192), at(16384)], BlockMapKind::VariableLength).await;
@@ -77,6 +79,7 @@ async fn the_first_range_ends_after_the_start() {
     assert_eq!(read(&mut clients, 0, -1).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
+/// Rule: WIRE-B.10
 #[tokio::test(start_paused = true)]
 async fn whatever_breaks_half_way_ends_the_stream_with_an_error() {
     let fixed = BlockMapKind::FixedLength;
@@ -96,6 +99,7 @@ async fn whatever_breaks_half_way_ends_the_stream_with_an_error() {
     }
 }
 
+/// Rule: WIRE-B.10
 #[tokio::test(start_paused = true)]
 async fn changed_ranges_need_two_known_snapshots() {
     let mut clients = holding(vec![at(4096)], BlockMapKind::VariableLength).await;

@@ -1,4 +1,4 @@
-//! B.7 and B.9: the node side.
+//! WIRE-B.7 and WIRE-B.9: the node side.
 
 use driver_sdk::csi::v1::volume_capability::access_mode::Mode as WireMode;
 use driver_sdk::csi::v1::volume_capability::{AccessType, MountVolume};
@@ -13,6 +13,7 @@ fn in_mode(mode: WireMode, target: &str) -> NodePublishVolumeRequest {
     NodePublishVolumeRequest { volume_capability: Some(capability(mode)), ..publish("vol-v", target) }
 }
 
+/// Rules: WIRE-C.3.77, WIRE-B.7
 #[tokio::test(start_paused = true)]
 async fn a_second_publication_follows_the_table() {
     let readonly = |request: NodePublishVolumeRequest| NodePublishVolumeRequest { readonly: true, ..request };
@@ -31,10 +32,11 @@ async fn a_second_publication_follows_the_table() {
         let other = clients.node.node_publish_volume(readonly(in_mode(mode, "/t"))).await;
         assert_eq!(code(other), Code::AlreadyExists, "{mode:?}");
         let second = clients.node.node_publish_volume(in_mode(mode, "/u")).await;
-        assert_eq!(code(second), elsewhere, "{mode:?}, case 77");
+        assert_eq!(code(second), elsewhere, "{mode:?}, WIRE-C.3.77");
     }
 }
 
+/// Rule: WIRE-B.7
 #[tokio::test(start_paused = true)]
 async fn publishing_needs_a_staging_path_only_where_volumes_are_staged() {
     let (_, _, mut clients) = served();
@@ -48,6 +50,7 @@ async fn publishing_needs_a_staging_path_only_where_volumes_are_staged() {
     assert_eq!(code(clients.node.node_publish_volume(unstaged).await), Code::Ok);
 }
 
+/// Rules: WIRE-C.3.89, WIRE-B.7, WIRE-B.9.NodeGetVolumeStats, WIRE-B.9.NodeExpandVolume
 #[tokio::test(start_paused = true)]
 async fn a_volume_goes_through_its_whole_life_on_a_node() {
     let (model, _, mut clients) = served();
@@ -68,7 +71,7 @@ async fn a_volume_goes_through_its_whole_life_on_a_node() {
     let answer = clients.node.node_get_volume_stats(stats("/t")).await.unwrap().into_inner();
     assert_eq!((answer.usage[0].total, answer.usage[0].unit()), (1 << 20, volume_usage::Unit::Bytes));
     assert_eq!(answer.volume_condition.unwrap().message, "scratched");
-    assert_eq!(code(clients.node.node_get_volume_stats(stats("some/path")).await), Code::NotFound, "case 89");
+    assert_eq!(code(clients.node.node_get_volume_stats(stats("some/path")).await), Code::NotFound, "WIRE-C.3.89");
     let expand = NodeExpandVolumeRequest { volume_id: "vol-v".into(), volume_path: "/t".into(), ..Default::default() };
     let expanded = clients.node.node_expand_volume(expand).await.unwrap().into_inner();
     assert_eq!(expanded.capacity_bytes, 1 << 20);
@@ -82,6 +85,7 @@ async fn a_volume_goes_through_its_whole_life_on_a_node() {
     assert!(vol.published.is_empty() && vol.staged.is_none());
 }
 
+/// Rule: WIRE-B.9.NodePublishVolume
 #[tokio::test(start_paused = true)]
 async fn inline_volumes_go_their_own_way() {
     let (model, _, mut clients) = served();
@@ -99,6 +103,7 @@ async fn inline_volumes_go_their_own_way() {
     assert_eq!(model.count("unpublish"), 1);
 }
 
+/// Rule: WIRE-B.9.NodePublishVolume
 #[tokio::test(start_paused = true)]
 async fn a_mount_group_is_checked_by_the_driver() {
     let (_, _, mut clients) = served();
@@ -111,6 +116,7 @@ async fn a_mount_group_is_checked_by_the_driver() {
     }
 }
 
+/// Rule: WIRE-B.9.NodeGetInfo
 #[tokio::test(start_paused = true)]
 async fn the_node_tells_its_name_limit_and_place() {
     let (_, _, mut clients) = served();

@@ -1,4 +1,4 @@
-//! E.4: joining, locking, detached work, deadlines, panics, finality.
+//! LOCAL-E.4: joining, locking, detached work, deadlines, panics, finality.
 
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ fn shows(driver: &Driver, line: &str) -> bool {
     driver.metrics_text().lines().any(|have| have == line)
 }
 
+/// Rule: LOCAL-E.4.4
 #[tokio::test(start_paused = true)]
 async fn equal_calls_join_and_work_once() {
     let (model, driver, clients) = served();
@@ -48,6 +49,7 @@ async fn equal_calls_join_and_work_once() {
     assert_eq!(model.count("create"), 2);
 }
 
+/// Rules: LOCAL-R2, LOCAL-E.4.4, WIRE-B.2.4
 #[tokio::test(start_paused = true)]
 async fn a_different_call_on_a_busy_object_is_aborted_and_told_by_whom() {
     let (model, driver, clients) = served();
@@ -62,7 +64,7 @@ async fn a_different_call_on_a_busy_object_is_aborted_and_told_by_whom() {
     assert_eq!(status.code(), Code::Aborted);
     assert!(status.message().contains("CreateVolume (operation 1)"), "{}", status.message());
     // Name and id are one key when ids are derived from names.
-    assert_eq!(code(controller.delete_volume(delete("vol-v")).await), Code::Aborted, "R2");
+    assert_eq!(code(controller.delete_volume(delete("vol-v")).await), Code::Aborted, "LOCAL-R2");
     assert_eq!(code(controller.delete_volume(delete("vol-w")).await), Code::Ok);
     assert!(shows(&driver, "orlop_driver_lock_conflicts_total 2"));
     gate.add_permits(1);
@@ -70,6 +72,7 @@ async fn a_different_call_on_a_busy_object_is_aborted_and_told_by_whom() {
     assert_eq!(code(controller.delete_volume(delete("vol-v")).await), Code::Ok);
 }
 
+/// Rules: LOCAL-0.8, LOCAL-E.4.5
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_does_not_free_the_lock() {
     let (model, driver, clients) = served();
@@ -80,7 +83,7 @@ async fn a_caller_that_leaves_does_not_free_the_lock() {
     leaving.abort();
     until(|| shows(&driver, "orlop_driver_detached_total 1")).await;
     let mut controller = clients.controller;
-    assert_eq!(code(controller.delete_volume(delete("vol-v")).await), Code::Aborted, "fact 8");
+    assert_eq!(code(controller.delete_volume(delete("vol-v")).await), Code::Aborted, "LOCAL-0.8");
     assert_eq!(driver.running().len(), 1);
     gate.add_permits(1);
     driver.idle().await;
@@ -88,6 +91,7 @@ async fn a_caller_that_leaves_does_not_free_the_lock() {
     assert_eq!(code(controller.delete_volume(delete("vol-v")).await), Code::Ok);
 }
 
+/// Rules: LOCAL-R5, LOCAL-E.4.6
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_the_waiting_and_not_the_work() {
     let (model, driver, mut clients) = served();
@@ -105,10 +109,11 @@ async fn a_deadline_ends_the_waiting_and_not_the_work() {
     let again = tokio::spawn(async move { code(controller.create_volume(create("v")).await) });
     until(|| shows(&driver, "orlop_driver_joined_calls_total 1")).await;
     gate.add_permits(1);
-    assert_eq!(again.await.unwrap(), Code::Ok, "R5: the repeat gets the result of the first");
+    assert_eq!(again.await.unwrap(), Code::Ok, "LOCAL-R5: the repeat gets the result of the first");
     assert_eq!(model.count("create"), 1);
 }
 
+/// Rule: LOCAL-E.4.9
 #[tokio::test(start_paused = true)]
 async fn a_panic_costs_one_call_and_is_not_final() {
     let (model, driver, mut clients) = served();
@@ -121,6 +126,7 @@ async fn a_panic_costs_one_call_and_is_not_final() {
     assert_eq!(code(clients.controller.delete_volume(delete("vol-v")).await), Code::Ok, "the lock is free");
 }
 
+/// Rules: LOCAL-I9, LOCAL-E.4.7, LOCAL-0.1
 #[tokio::test(start_paused = true)]
 async fn a_final_code_leaves_only_when_nothing_is_left_behind() {
     let rows: [(fn() -> Error, Code); 4] = [
@@ -132,7 +138,7 @@ async fn a_final_code_leaves_only_when_nothing_is_left_behind() {
     for (error, want) in rows {
         let (model, _, mut clients) = served();
         model.on("create", Behaviour::Fail(error));
-        assert_eq!(code(clients.controller.create_volume(create("v")).await), want, "I9");
+        assert_eq!(code(clients.controller.create_volume(create("v")).await), want, "LOCAL-I9");
     }
     // The volume is made, and then something else fails with a final code.
     let (model, _, mut clients) = served();
@@ -140,6 +146,7 @@ async fn a_final_code_leaves_only_when_nothing_is_left_behind() {
     assert_eq!(code(clients.controller.create_volume(create("v")).await), Code::Aborted);
 }
 
+/// Rule: LOCAL-R3
 #[tokio::test(start_paused = true)]
 async fn a_source_may_be_read_by_many_and_deleted_by_none_meanwhile() {
     let (model, _, clients) = served();
@@ -154,7 +161,7 @@ async fn a_source_may_be_read_by_many_and_deleted_by_none_meanwhile() {
         code(cloner.create_volume(CreateVolumeRequest { volume_content_source: Some(source), ..create("c") }).await)
     });
     model.entered(before + 1).await;
-    assert_eq!(code(controller.delete_volume(delete("vol-src")).await), Code::Aborted, "R3");
+    assert_eq!(code(controller.delete_volume(delete("vol-src")).await), Code::Aborted, "LOCAL-R3");
     let snapshot = CreateSnapshotRequest { name: "s".into(), source_volume_id: "vol-src".into(), ..Default::default() };
     assert_eq!(code(controller.create_snapshot(snapshot).await), Code::Ok);
     gate.add_permits(1);
@@ -162,6 +169,7 @@ async fn a_source_may_be_read_by_many_and_deleted_by_none_meanwhile() {
     assert_eq!(code(controller.delete_volume(delete("vol-src")).await), Code::Ok);
 }
 
+/// Rules: LOCAL-R4, LOCAL-E.4
 #[tokio::test(start_paused = true)]
 async fn looking_needs_no_lock() {
     let (model, _, mut clients) = served();
@@ -186,7 +194,7 @@ async fn looking_needs_no_lock() {
     let get = ControllerGetVolumeRequest { volume_id: "vol-v".into() };
     assert_eq!(code(clients.controller.controller_get_volume(get).await), Code::Ok);
     let unstage = NodeUnstageVolumeRequest { volume_id: "vol-v".into(), staging_target_path: "/s".into() };
-    assert_eq!(code(clients.node.node_unstage_volume(unstage).await), Code::Aborted, "R4");
+    assert_eq!(code(clients.node.node_unstage_volume(unstage).await), Code::Aborted, "LOCAL-R4");
     gate.add_permits(1);
     assert_eq!(staging.await.unwrap(), Code::Ok);
 }
@@ -211,6 +219,7 @@ async fn stats_that_hang_do_not_pile_up() {
     }
 }
 
+/// Rule: WIRE-B.4
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_the_limits_is_the_drivers_bug_and_not_final() {
     let (model, _, mut clients) = served();
@@ -228,6 +237,7 @@ async fn a_message_longer_than_a_header_is_cut() {
     assert_eq!((status.code(), status.message().len()), (Code::Unavailable, 4096 + 4));
 }
 
+/// Rule: LOCAL-E.4.8
 #[tokio::test(start_paused = true)]
 async fn calls_are_counted_under_the_names_dashboards_know() {
     let (model, driver, mut clients) = served();

@@ -1,4 +1,4 @@
-//! B.5, facts 28 and 29: no secret in a status or in the log, at any level.
+//! WIRE-B.5, LOCAL-0.28 and LOCAL-0.29: no secret in a status or in the log, at any level.
 //!
 //! Whether a log line is wanted is remembered for the whole process. So each test here runs in a process of its own,
 //! where no other test has an opinion about it.
@@ -82,6 +82,7 @@ fn alone<F: Future<Output = ()>>(test: &str, level: tracing::Level, body: impl F
     runtime.unwrap().block_on(body(log));
 }
 
+/// Rules: WIRE-B.5, LOCAL-0.28, LOCAL-0.29
 #[test]
 fn secrets_are_in_no_status_and_in_no_log() {
     alone("secrets_are_in_no_status_and_in_no_log", tracing::Level::DEBUG, |log| async move {
@@ -106,6 +107,7 @@ fn secrets_are_in_no_status_and_in_no_log() {
     });
 }
 
+/// Rule: LOCAL-E.4.8
 #[test]
 fn the_log_tells_number_method_object_and_time_of_a_call() {
     alone("the_log_tells_number_method_object_and_time_of_a_call", tracing::Level::INFO, |log| async move {

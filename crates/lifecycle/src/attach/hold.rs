@@ -1,4 +1,4 @@
-//! Why an attachment stays where it is, or goes (spec controllers 6.4, detach pass; 6.7).
+//! Why an attachment stays where it is, or goes (ATTACH-6.4, detach pass; ATTACH-6.7).
 //!
 //! # Invariants
 //! 1. What a node uses is taken away only on [`Evidence`]: the node object is gone, an operator put it out of service while
@@ -142,7 +142,7 @@ impl Hold {
         matches!(self, Self::Free | Self::Forced { .. })
     }
 
-    /// Whether a node is told that the volume is attached, if it is (I13).
+    /// Whether a node is told that the volume is attached, if it is (CTRL-I13).
     pub fn telling(&self) -> Telling {
         match self {
             Self::Wanted | Self::NotOurs | Self::Unmanaged | Self::NodeUnread => Telling::Told,
@@ -192,10 +192,10 @@ pub fn judge(held: &Held<'_>) -> Hold {
     }
 }
 
-/// D4 to D6, with what counts as a reason to go on.
+/// ATTACH-D4 to ATTACH-D6, with what counts as a reason to go on.
 fn used(held: &Held<'_>, node: &Node) -> Hold {
     let ready = node.ready == Readiness::Ready;
-    // Upstream takes the taint at its word on a node that works (weakness 41); nobody meant that.
+    // Upstream takes the taint at its word on a node that works (CTRL-14.41); nobody meant that.
     if !ready && node.has_taint(taint::OUT_OF_SERVICE) {
         return Hold::Forced { evidence: Evidence::OutOfService };
     }
@@ -217,7 +217,8 @@ fn unused(attachment: &Attachment, node: &Node) -> Hold {
     if awaits_report(node) {
         return Hold::Restored;
     }
-    // A node object that was made after the attachment has lost what the old one said (race 42), until its agent speaks.
+    // A node object that was made after the attachment has lost what the old one said (CTRL-13.42), until its agent
+    // speaks.
     let silent = node.ready == Readiness::Unknown && node.ready_since.is_none();
     match attachment.attached && silent && node.meta.created > attachment.meta.created {
         true => Hold::Unsaid,
@@ -227,7 +228,7 @@ fn unused(attachment: &Attachment, node: &Node) -> Hold {
 
 /// Whether a node lists the volume of an attachment among those it uses.
 ///
-/// The names are compared, not the volumes, so that this is known even if the volume's object is gone (weakness 36).
+/// The names are compared, not the volumes, so that this is known even if the volume's object is gone (CTRL-14.36).
 pub fn usage(node: Lookup<'_, Node>, attachment: &str) -> Usage {
     let named = |node: &Node| node.in_use.iter().any(|unique| names(unique, node.name(), attachment));
     match node.found().is_some_and(named) {

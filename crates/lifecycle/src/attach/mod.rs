@@ -1,8 +1,9 @@
-//! Attach: when a volume goes to a node, and when it leaves it (spec controllers 6).
+//! Attach: when a volume goes to a node, and when it leaves it (ATTACH-6).
 //!
 //! What is attached where is never remembered. A VolumeAttachment says that a volume is on its way to a node, there, or on
 //! its way back, and nothing but its absence says that the volume is not there; a node's status says what its agent was
-//! told and what it uses. All decisions are made from these, so that a restart loses nothing (races 35 to 37).
+//! told and what it uses. All decisions are made from these, so that a restart loses nothing (CTRL-13.35 to
+//! CTRL-13.37).
 //!
 //! | Module | The question |
 //! |---|---|

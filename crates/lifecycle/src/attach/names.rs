@@ -1,4 +1,4 @@
-//! The names that everybody who attaches, publishes or mounts has to agree on (spec controllers 2.3).
+//! The names that everybody who attaches, publishes or mounts has to agree on (CTRL-2.3).
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ pub fn unique_name(driver: &str, handle: &str) -> String {
 
 /// Driver and handle of a unique name. `None` if the volume is not a CSI driver's.
 ///
-/// The name is split at its first `^`: a driver's name cannot contain one, a handle may (weakness 50).
+/// The name is split at its first `^`: a driver's name cannot contain one, a handle may (CTRL-14.50).
 pub fn parse_unique(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix(provisioner::CSI)?.strip_prefix('/')?.split_once('^')
 }
@@ -37,15 +37,17 @@ pub fn is_hashed_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Rule: CTRL-2.3
     #[test]
-    fn a_unique_name_names_driver_and_handle_2_3() {
+    fn a_unique_name_names_driver_and_handle() {
         let name = unique_name("hostpath.csi.k8s.io", "vol/1");
         assert_eq!(name, format!("{}/hostpath.csi.k8s.io^vol/1", provisioner::CSI));
         assert_eq!(parse_unique(&name), Some(("hostpath.csi.k8s.io", "vol/1")));
     }
 
+    /// Rule: CTRL-14.50
     #[test]
-    fn a_handle_may_contain_a_caret_weakness_50() {
+    fn a_handle_may_contain_a_caret() {
         assert_eq!(parse_unique(&unique_name("d", "a^b^c")), Some(("d", "a^b^c")));
     }
 
@@ -57,8 +59,9 @@ mod tests {
         }
     }
 
+    /// Rule: CTRL-2.3
     #[test]
-    fn an_attachment_is_named_by_the_hash_of_handle_driver_and_node_2_3() {
+    fn an_attachment_is_named_by_the_hash_of_handle_driver_and_node() {
         let of_hdn = "csi-9072ed11cc1acb5fa433a877ff339b6311d013f33bddd1d0092711a8ace5b16d";
         assert_eq!(attachment_name("d", "h", "n"), of_hdn);
     }

@@ -1,4 +1,4 @@
-//! One node: what it is told to have, and what leaves it (spec controllers 6.4 D6 to D10, 6.7).
+//! One node: what it is told to have, and what leaves it (ATTACH-D6 to ATTACH-D10, ATTACH-6.7).
 //!
 //! The controller first tells the node that a volume is not attached any more, then sees that the node does not use it, and
 //! only then lets it go. The node says first what it uses, and then looks at what is attached. Of two who first speak and
@@ -7,9 +7,9 @@
 //!
 //! # Invariants
 //! 1. Nothing is detached from a node whose latest state, read from the server after the last report in the same turn,
-//!    still reports it (I13, I14).
-//! 2. A report is the whole list, written at the revision it was computed from (weakness 33), and only what is confirmed
-//!    by its attachment is in it (weakness 50a).
+//!    still reports it (CTRL-I13, CTRL-I14).
+//! 2. A report is the whole list, written at the revision it was computed from (CTRL-14.33), and only what is confirmed
+//!    by its attachment is in it (CTRL-14.50a).
 //! 3. Whatever is not a CSI volume's is left in the list as it is.
 //! 4. Only good news waits for more of it ([`Pace::Soon`]): what takes a volume off the list, or comes before a detach, is
 //!    written at once.
@@ -63,7 +63,7 @@ pub enum Action {
     },
 }
 
-/// Whether a report may wait for a moment, so that what is attached meanwhile is in the same write (weakness 43).
+/// Whether a report may wait for a moment, so that what is attached meanwhile is in the same write (CTRL-14.43).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     Now,
@@ -126,7 +126,7 @@ fn report(node: &Node, listed: &Listed<'_>, attachments: &[Seen<'_>], holds: &[H
             Telling::NotTold => false,
         };
         if tell {
-            // CSI volumes have no path; one that stands there belongs to this volume on this node (weakness 32).
+            // CSI volumes have no path; one that stands there belongs to this volume on this node (CTRL-14.32).
             list.insert(unique, told.get(unique).copied().unwrap_or_default());
         }
     }

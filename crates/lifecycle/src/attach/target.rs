@@ -1,8 +1,8 @@
-//! What a pod's volume is to a driver: resolving claim and volume, and whether it is attached at all (spec controllers
-//! 6.2, 6.5, 10).
+//! What a pod's volume is to a driver: resolving claim and volume, and whether it is attached at all (ATTACH-6.2,
+//! ATTACH-6.5, MIGRATE-10).
 //!
 //! Nothing is remembered: who wants what is computed from the objects as they are, so that a changed volume or driver
-//! counts at once (weaknesses 37, 38, 47).
+//! counts at once (CTRL-14.37, CTRL-14.38, CTRL-14.47).
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ pub enum Origin {
     Volume {
         name: Box<str>,
     },
-    /// A volume inside a pod: its translation is stored nowhere but in the attachment (10.2).
+    /// A volume inside a pod: its translation is stored nowhere but in the attachment (MIGRATE-10.2).
     Inline {
         name: Box<str>,
         spec: Box<Value>,
     },
 }
 
-/// Whether several nodes may have it at once (6.5).
+/// Whether several nodes may have it at once (ATTACH-6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     OneNode,
@@ -141,7 +141,7 @@ impl Target {
     }
 }
 
-/// 6.5: forbidden only where every mode is for one node. ReadWriteOncePod has no further meaning here.
+/// ATTACH-6.5: forbidden only where every mode is for one node. ReadWriteOncePod has no further meaning here.
 fn sharing(modes: AccessModes) -> Sharing {
     let many = [AccessMode::ReadWriteMany, AccessMode::ReadOnlyMany];
     // A mode that nobody here knows may be for one node: with it the volume goes to one node only.
@@ -151,7 +151,7 @@ fn sharing(modes: AccessModes) -> Sharing {
     }
 }
 
-/// Follows a pod's volume to what its driver attaches (6.2).
+/// Follows a pod's volume to what its driver attaches (ATTACH-6.2).
 pub fn resolve(pod: &Pod, volume: &PodVolume, around: &dyn Around) -> Result<Target, Unattachable> {
     let target = match &volume.source {
         PodSource::Claim { name, .. } => of_claim(pod, name, None, around)?,

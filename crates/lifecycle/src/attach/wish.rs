@@ -1,12 +1,13 @@
-//! One volume that pods on one node want: attach it, wait, or say why not (spec controllers 6.4, attach pass; 6.5).
+//! One volume that pods on one node want: attach it, wait, or say why not (ATTACH-6.4, attach pass; ATTACH-6.5).
 //!
 //! # Invariants
 //! 1. A volume for one node gets no attachment while any other node has one, confirmed or not, coming or going
-//!    (weakness 31). Whether a node really has it is unknown until its attachment is gone.
+//!    (CTRL-14.31). Whether a node really has it is unknown until its attachment is gone.
 //! 2. Nor while an attachment of the driver whose volume is not known is on another node.
 //! 3. Nor while another node may have it since the objects were restored from a backup. A node that says that it has the volume
 //!    gets an attachment in any case.
-//! 4. An error of the attacher ends nothing: the attachment stays, and the attacher tries again (races 32, 33).
+//! 4. An error of the attacher ends nothing: the attachment stays, and the attacher tries again (CTRL-13.32,
+//!    CTRL-13.33).
 
 use std::fmt;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::hold::Hold;
 use super::target::{Sharing, Target};
 use crate::{Decision, Lookup, Notice, Reason, Standing};
 
-/// After this long without a word from the attacher its silence is said (6.8).
+/// After this long without a word from the attacher its silence is said (ATTACH-6.8).
 pub const OVERDUE: Duration = Duration::from_secs(120);
 
 const FAILED: &str = "FailedAttachVolume";
@@ -76,7 +77,7 @@ pub struct Users {
     pub elsewhere: usize,
 }
 
-/// Whether the driver may be given one more thing to do (weakness 46).
+/// Whether the driver may be given one more thing to do (CTRL-14.46).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
     Free,

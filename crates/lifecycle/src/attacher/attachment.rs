@@ -1,4 +1,4 @@
-//! What to do about one VolumeAttachment (spec sidecars 3.5 to 3.7).
+//! What to do about one VolumeAttachment (ATTACHER-3.5 to ATTACHER-3.7).
 //!
 //! The steps of one attachment, each a decision of its own: read what is needed, guard the volume, write down what is going
 //! to be published, publish, record. And back: unpublish what was written down, let go, record.
@@ -53,7 +53,8 @@ pub enum SecretSeen<'a> {
     Unread(&'a str),
 }
 
-/// Whether the driver contradicts the attachment's status, so that the call is repeated although all seems done (3.9).
+/// Whether the driver contradicts the attachment's status, so that the call is repeated although all seems done
+/// (ATTACHER-3.9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forced {
     No,
@@ -175,7 +176,7 @@ impl<'a> Seen<'a> {
         self.attachment.meta.annotation(annotation::NODE_ID).filter(|id| !id.is_empty())
     }
 
-    /// 3.5
+    /// ATTACHER-3.5
     fn trivial(&self) -> Verdict {
         match self.attachment.attached && self.attachment.attach_error.is_none() {
             true => Decision::rest(Because::Attached),
@@ -183,7 +184,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// 3.6
+    /// ATTACHER-3.6
     fn attach(&self) -> Known<Verdict> {
         let confirmed = match self.progress {
             Progress::Published { target, context }
@@ -266,7 +267,7 @@ impl<'a> Seen<'a> {
     }
 
     /// An earlier attempt may have published the volume under another name of the node, which the coming record would
-    /// forget (A5).
+    /// forget (SIDECAR-A5).
     fn elsewhere(&self, publication: &Publication, wanted: &Target) -> Option<Target> {
         let earlier = recorded(self.attachment, &self.attacher.finalizer).or_else(|| {
             // Upstream's attacher writes down the node only.
@@ -278,7 +279,7 @@ impl<'a> Seen<'a> {
         (!same && !undone).then_some(earlier)
     }
 
-    /// 3.7
+    /// ATTACHER-3.7
     fn detach(&self) -> Known<Verdict> {
         let recorded = recorded(self.attachment, &self.attacher.finalizer);
         if let Progress::Unpublished(done) = self.progress
@@ -301,7 +302,7 @@ impl<'a> Seen<'a> {
             None => self.derived()?,
         };
         if let Some((_, SecretSeen::Unusable(_))) = self.known_secret(target.secret.as_ref())? {
-            // A secret that is gone does not keep a volume on a node: the driver decides (weakness 16).
+            // A secret that is gone does not keep a volume on a node: the driver decides (SIDECAR-13.16).
             return Ok(Decision::act(Because::LeavingWithoutSecret, Action::Unpublish(target, origin)));
         }
         self.secret(Phase::Detach, target.secret.as_ref())?;
@@ -320,7 +321,7 @@ impl<'a> Seen<'a> {
                 (described.source.volume_handle, secret, described.origin)
             }
         };
-        // Where it was published counts, not what the node is called now (A5, weakness 15).
+        // Where it was published counts, not what the node is called now (SIDECAR-A5, SIDECAR-13.15).
         let node_id = match self.recorded_node() {
             Some(id) => id,
             None => self.registered(Phase::Detach)?,
@@ -329,7 +330,7 @@ impl<'a> Seen<'a> {
     }
 
     /// The volume's object is gone, and nobody wrote its handle down. The attachment's name is a hash of it: one of the
-    /// driver's volumes may be the one (A7).
+    /// driver's volumes may be the one (SIDECAR-A7).
     fn found_handle(&self) -> Known<String> {
         match self.listed {
             Lookup::Found(handle) => Ok(handle.clone()),

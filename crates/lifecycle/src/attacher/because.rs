@@ -9,7 +9,7 @@ use crate::decision::{Reason, Standing};
 pub enum Because {
     NotOurs,
     Attached,
-    /// 3.5: the driver has nothing to attach.
+    /// ATTACHER-3.5: the driver has nothing to attach.
     NothingToDo,
     VolumeUnread,
     NodeUnread,
@@ -24,21 +24,21 @@ pub enum Because {
     },
     /// The attachment cannot be carried out, or taken back, as things are.
     Unfit(Unfit),
-    /// 3.6 step 3
+    /// ATTACHER-3.6.3
     Unguarded,
-    /// 3.6 step 9
+    /// ATTACHER-3.6.9
     Unrecorded,
-    /// The node has another id than when an earlier attempt was made (A5).
+    /// The node has another id than when an earlier attempt was made (SIDECAR-A5).
     Moved {
         from: String,
         to: String,
     },
-    /// 3.6 step 10
+    /// ATTACHER-3.6.10
     Wanted {
         node_id: String,
     },
     Published,
-    /// 3.7 step 4
+    /// ATTACHER-3.7.4
     Leaving,
     LeavingWithoutSecret,
     Unpublished,

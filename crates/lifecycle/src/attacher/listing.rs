@@ -1,4 +1,4 @@
-//! What the driver says is published, beside what attachments say (spec sidecars 3.9).
+//! What the driver says is published, beside what attachments say (ATTACHER-3.9).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Attach: a VolumeAttachment is carried out by its driver, and taken back (spec sidecars 3).
+//! Attach: a VolumeAttachment is carried out by its driver, and taken back (ATTACHER-3).
 //!
 //! [`attachment`] decides about one VolumeAttachment; [`volume`] says when a PersistentVolume may go; [`publication`] is
 //! what the driver is asked; [`listing`] compares what the driver says with what attachments say.
@@ -44,10 +44,10 @@ impl Attacher {
     }
 }
 
-/// How a driver's attachments are carried out (3.2).
+/// How a driver's attachments are carried out (ATTACHER-3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handler {
-    /// The driver has nothing to do with attaching: every attachment is attached at once (3.5).
+    /// The driver has nothing to do with attaching: every attachment is attached at once (ATTACHER-3.5).
     Trivial,
     Csi,
 }
@@ -61,13 +61,13 @@ impl Handler {
     }
 }
 
-/// Whether the driver can say what is published where (3.2, 3.9).
+/// Whether the driver can say what is published where (ATTACHER-3.2, ATTACHER-3.9).
 pub fn lists_publications(has: &Abilities) -> bool {
     let needed = [Ability::ListVolumes, Ability::ListPublishedNodes];
     Handler::of(has) == Handler::Csi && needed.iter().all(|ability| has.contains(ability))
 }
 
-/// The finalizer of a driver's attacher (3.4).
+/// The finalizer of a driver's attacher (ATTACHER-3.4).
 pub fn finalizer_of(driver: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
     let mut name: String = driver.chars().map(plain).collect();

@@ -1,5 +1,5 @@
 //! What a driver is asked to publish: the volume as its PersistentVolume, or the attachment itself, describes it
-//! (spec sidecars 1.6, 3.6 steps 4 to 7).
+//! (SIDECAR-1.6, ATTACHER-3.6.4 to ATTACHER-3.6.7).
 
 use std::collections::BTreeMap;
 
@@ -150,7 +150,7 @@ impl Described {
         };
         Ok(Publication {
             handle: source.volume_handle,
-            // A driver that knows no such publication is not asked for one (3.6 step 5).
+            // A driver that knows no such publication is not asked for one (ATTACHER-3.6.5).
             read_only: source.read_only && has.contains(&Ability::PublishReadOnly),
             shape,
             mount_options: rest.mount_options.unwrap_or_default(),

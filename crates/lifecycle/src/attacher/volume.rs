@@ -1,4 +1,4 @@
-//! When our finalizer may leave a PersistentVolume (spec sidecars 3.8).
+//! When our finalizer may leave a PersistentVolume (ATTACHER-3.8).
 
 use std::fmt;
 
@@ -25,7 +25,8 @@ pub enum Because {
 
 pub type Verdict = Decision<Action, Because>;
 
-/// Whether there may be anything to do (3.3): it is on its way out, or back with an in-tree plugin, and we hold it.
+/// Whether there may be anything to do (ATTACHER-3.3): it is on its way out, or back with an in-tree plugin, and we
+/// hold it.
 pub fn matters(volume: &Volume, attacher: &Attacher) -> bool {
     volume.meta.has_finalizer(&attacher.finalizer) && (volume.meta.is_deleting() || is_taken_back(volume, attacher))
 }

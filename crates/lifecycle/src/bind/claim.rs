@@ -1,10 +1,10 @@
-//! The claim's side of binding: spec controllers 4.3, rules U1 to U11 and B1 to B5.
+//! The claim's side of binding: BIND-4.3, rules BIND-U1 to BIND-U11 and BIND-B1 to BIND-B5.
 //!
 //! # Invariants
-//! 1. The volume is written before the claim (W1 before W3). Every prefix of the four writes is a state from which this
-//!    function goes on, so a crash needs no clean-up (I9).
+//! 1. The volume is written before the claim (BIND-W1 before BIND-W3). Every prefix of the four writes is a state from
+//!    which this function goes on, so a crash needs no clean-up (CTRL-I9).
 //! 2. A volume that the cache lacks is read live before anything is called lost: [`Lookup::NotCached`].
-//! 3. A claim that is going away gets nothing new; a binding that had begun is finished (weakness 5).
+//! 3. A claim that is going away gets nothing new; a binding that had begun is finished (CTRL-14.5).
 
 use std::fmt;
 
@@ -71,20 +71,20 @@ pub enum Supply {
 pub enum Action {
     /// The cache lacks the volume: ask the server, then decide again. No write.
     ReadVolume { name: Box<str> },
-    /// C0: correct the `migrated-to` annotation.
+    /// BIND-C0: correct the `migrated-to` annotation.
     Migrate(Mark),
-    /// W1: the volume points at the claim. `chosen` says that the system chose it.
+    /// BIND-W1: the volume points at the claim. `chosen` says that the system chose it.
     Reserve { volume: Target, chosen: bool },
-    /// W2: the volume's phase is Bound.
+    /// BIND-W2: the volume's phase is Bound.
     MarkBound { volume: Target },
-    /// W3: the claim points at the volume, and knows that binding is complete.
+    /// BIND-W3: the claim points at the volume, and knows that binding is complete.
     Point { volume: Word, chosen: bool },
-    /// W4 and every other change of the claim's status.
+    /// BIND-W4 and every other change of the claim's status.
     SetStatus(Status),
-    /// U3: fill in the default class.
+    /// BIND-U3: fill in the default class.
     Classify { class: Word },
     /// Ask an external provisioner, by both annotations. A migrated plugin is asked under its driver's name, which needs no
-    /// `migrated-to` beside it: that mark is for claims that still name the plugin (4.11).
+    /// `migrated-to` beside it: that mark is for claims that still name the plugin (BIND-4.11).
     Ask { provisioner: Word },
     /// Run a plugin of this process. No write by itself.
     Provision { class: Word },
@@ -204,7 +204,7 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
     }
 }
 
-/// B2 to B5: binding was complete once.
+/// BIND-B2 to BIND-B5: binding was complete once.
 fn completed(claim: &Claim, volume: Lookup<'_, Volume>) -> Verdict {
     let name = claim.volume_name.clone();
     match volume {
@@ -218,7 +218,7 @@ fn completed(claim: &Claim, volume: Lookup<'_, Volume>) -> Verdict {
     }
 }
 
-/// U7 to U11: the claim names its volume, and binding never was complete.
+/// BIND-U7 to BIND-U11: the claim names its volume, and binding never was complete.
 fn named(claim: &Claim, volume: Lookup<'_, Volume>) -> Verdict {
     let name = claim.volume_name.clone();
     let volume = match volume {
@@ -237,7 +237,8 @@ fn named(claim: &Claim, volume: Lookup<'_, Volume>) -> Verdict {
         };
     };
     if reference.designates(claim) {
-        // Upstream binds here without looking (U9); a volume that cannot serve the claim is said, not given (weakness 4).
+        // Upstream binds here without looking (BIND-U9); a volume that cannot serve the claim is said, not given
+        // (CTRL-14.4).
         return match compatible::designated(claim, volume) {
             Err(mismatch) if mismatch != Mismatch::Deleting => {
                 pending(claim, Because::NamedUnsuitable { volume: name, mismatch })
@@ -252,7 +253,7 @@ fn named(claim: &Claim, volume: Lookup<'_, Volume>) -> Verdict {
     Decision::rest(because)
 }
 
-/// U1 to U6: the claim names nothing.
+/// BIND-U1 to BIND-U6: the claim names nothing.
 fn open(seen: &Seen<'_>, offer: &Offer) -> Verdict {
     let claim = seen.claim;
     let going = claim.meta.is_deleting();
@@ -281,7 +282,7 @@ fn bonded(claim: &Claim, volume: &Volume) -> bool {
     volume.claim.as_ref().is_some_and(|reference| reference.uid.as_ref() == Some(claim.uid()))
 }
 
-/// U3 to U6: nothing fits.
+/// BIND-U3 to BIND-U6: nothing fits.
 fn supply(seen: &Seen<'_>) -> Verdict {
     let claim = seen.claim;
     let (class, supply) = match seen.class {
@@ -316,7 +317,7 @@ fn supply(seen: &Seen<'_>) -> Verdict {
     }
 }
 
-/// P2 and P4: an external provisioner is asked once, and then waited for.
+/// BIND-P2 and BIND-P4: an external provisioner is asked once, and then waited for.
 fn ask(claim: &Claim, class: &Class) -> Verdict {
     let provisioner = Word::new(migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner));
     let (name, plain): (Box<str>, Box<str>) = (class.name().into(), (&*provisioner).into());
@@ -328,7 +329,7 @@ fn ask(claim: &Claim, class: &Class) -> Verdict {
     Decision::act(because, Action::Ask { provisioner })
 }
 
-/// The next of the four writes that join claim and volume (4.6), or rest.
+/// The next of the four writes that join claim and volume (BIND-4.6), or rest.
 fn join(claim: &Claim, volume: &Volume) -> Verdict {
     let name: Box<str> = volume.name().into();
     let designated = volume.designates(claim);
@@ -372,7 +373,7 @@ fn without_volume(claim: &Claim, because: Because, phase: ClaimPhase) -> Verdict
     }
 }
 
-/// The default among classes: the newest, and of two that are equally old the one whose name comes first (4.8).
+/// The default among classes: the newest, and of two that are equally old the one whose name comes first (BIND-4.8).
 pub fn default_class<'a>(classes: impl IntoIterator<Item = &'a Class>) -> Option<&'a Class> {
     let defaults = classes.into_iter().filter(|class| class.is_default());
     defaults.min_by(|a, b| b.meta.created.cmp(&a.meta.created).then_with(|| a.name().cmp(b.name())))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use api::{Claim, Volume};
 
-/// Why a volume does not suit a claim (spec controllers 4.3, texts of U8x).
+/// Why a volume does not suit a claim (BIND-4.3, texts of BIND-U8x).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
     Deleting,
@@ -54,18 +54,18 @@ pub fn objections(claim: &Claim, volume: &Volume) -> impl Iterator<Item = Mismat
     Mismatch::ALL.into_iter().filter(|mismatch| mismatch.holds(claim, volume))
 }
 
-/// Whether a claim may have a volume it names: selector, affinity and phase are the user's own business (U8).
+/// Whether a claim may have a volume it names: selector, affinity and phase are the user's own business (BIND-U8).
 pub fn named(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
     first(objections(claim, volume).filter(|mismatch| *mismatch != Mismatch::Selector))
 }
 
-/// Whether a volume that names the claim may be given to it: its class and labels do not matter (4.7 rule 8), what it is
-/// made of does.
+/// Whether a volume that names the claim may be given to it: its class and labels do not matter (BIND-4.7.8), what it
+/// is made of does.
 pub fn designated(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
     first(objections(claim, volume).filter(|mismatch| !matches!(mismatch, Mismatch::Class | Mismatch::Selector)))
 }
 
-/// Whether a volume that nobody reserved may be picked for a claim that names none (4.7 rules 3 to 12).
+/// Whether a volume that nobody reserved may be picked for a claim that names none (BIND-4.7.3 to BIND-4.7.12).
 pub fn picked(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
     first(objections(claim, volume))
 }

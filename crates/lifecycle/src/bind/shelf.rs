@@ -1,10 +1,10 @@
 //! The volumes that could be given away, sorted so that the right one is found without looking at the others.
 //!
-//! Upstream scans every volume for every claim (spec controllers 4.7). Here a volume stands in one of two places: with the
+//! Upstream scans every volume for every claim (BIND-4.7). Here a volume stands in one of two places: with the
 //! claim it names, or on the shelf of its class, mode, attributes class and access modes, ordered by size and then by
-//! name. A claim looks first for the volumes that name it, across all access modes (weakness 2), and then takes the
+//! name. A claim looks first for the volumes that name it, across all access modes (CTRL-14.2), and then takes the
 //! smallest one that fits from the shelf with the fewest access modes beyond those it asked for. Ties go to the smaller
-//! name (weakness 19).
+//! name (CTRL-14.19).
 //!
 //! The shelf owns no text: rows order the volumes themselves, by what is written in them. With 100,000 volumes that is a
 //! few megabytes instead of fifty.
@@ -130,7 +130,7 @@ pub struct Shelf {
 pub enum Offer {
     /// A volume names the claim and suits it.
     Designated(Arc<Volume>),
-    /// A volume names the claim and does not suit it. Nothing else is given: whoever reserved it meant it (weakness 3).
+    /// A volume names the claim and does not suit it. Nothing else is given: whoever reserved it meant it (CTRL-14.3).
     Unsuitable(Arc<Volume>, Mismatch),
     /// The smallest free volume that fits.
     Free(Arc<Volume>),

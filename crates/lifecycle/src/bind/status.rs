@@ -1,4 +1,4 @@
-//! What a claim's status should say (spec controllers 4.5), or nothing when it says so already.
+//! What a claim's status should say (BIND-4.5), or nothing when it says so already.
 
 use api::keys::annotation;
 use api::{AccessModes, Amount, Claim, ClaimPhase, Volume};
@@ -32,7 +32,7 @@ pub(super) fn without_volume(claim: &Claim, phase: ClaimPhase) -> Option<Status>
 }
 
 /// A claim with its volume. Capacity and attributes class are written with the phase and never after it: from then on
-/// they are the resizer's (I8).
+/// they are the resizer's (CTRL-I8).
 pub(super) fn bound(claim: &Claim, volume: &Volume) -> Option<Status> {
     let changing = claim.phase != ClaimPhase::Bound;
     let stale = claim.status.access != volume.access;

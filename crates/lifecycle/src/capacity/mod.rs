@@ -1,4 +1,4 @@
-//! How much room is told to the scheduler: one CSIStorageCapacity per class and place (spec sidecars 2.12).
+//! How much room is told to the scheduler: one CSIStorageCapacity per class and place (PROVISION-2.12).
 //!
 //! # Invariants
 //! 1. For one class and one place there is at most one object; of several, the first by age, then by name, stays.

@@ -1,4 +1,4 @@
-//! Spec sidecars 2.12.
+//! PROVISION-2.12.
 
 use std::collections::BTreeMap;
 
@@ -45,8 +45,9 @@ fn object(name: &str, created: &str, more: Value) -> Capacity {
 const EARLY: &str = "2027-01-01T00:00:00Z";
 const LATE: &str = "2027-01-02T00:00:00Z";
 
+/// Rules: PROVISION-2.12, SIDECAR-13.27
 #[test]
-fn sidecars_2_12_nodes_that_share_a_place_are_one_place_weakness_27() {
+fn nodes_that_share_a_place_are_one_place() {
     let cluster = Cluster(vec![
         node(DRIVER, json!(["zone"]), &[("zone", "a")]),
         node(DRIVER, json!(["zone"]), &[("zone", "a"), ("rack", "1")]),
@@ -57,14 +58,16 @@ fn sidecars_2_12_nodes_that_share_a_place_are_one_place_weakness_27() {
     assert_eq!(places(DRIVER, &cluster), BTreeSet::from([place("a"), place("b")]));
 }
 
+/// Rule: PROVISION-2.12
 #[test]
-fn sidecars_2_12_a_driver_without_keys_is_everywhere() {
+fn a_driver_without_keys_is_everywhere() {
     let cluster = Cluster(vec![node(DRIVER, json!([]), &[("zone", "a")]), node(DRIVER, Value::Null, &[])]);
     assert_eq!(places(DRIVER, &cluster), BTreeSet::from([Term::default()]));
 }
 
+/// Rule: PROVISION-2.12
 #[test]
-fn sidecars_2_12_immediate_classes_are_told_only_if_asked_and_an_unsaid_mode_counts_as_delayed() {
+fn immediate_classes_are_told_only_if_asked_and_an_unsaid_mode_counts_as_delayed() {
     let class = |mode: Value| -> Class {
         read(json!({"metadata": {"name": "fast"}, "provisioner": DRIVER, "volumeBindingMode": mode}))
     };
@@ -78,8 +81,9 @@ fn sidecars_2_12_immediate_classes_are_told_only_if_asked_and_an_unsaid_mode_cou
     assert!(!is_told(&class(Value::Null), "other", Immediate::Told));
 }
 
+/// Rule: PROVISION-2.12
 #[test]
-fn sidecars_2_12_an_object_stands_for_its_class_and_place() {
+fn an_object_stands_for_its_class_and_place() {
     let item = item_of(&object("o", EARLY, json!({}))).unwrap();
     assert_eq!(item, Item { class: "fast".to_owned(), place: place("a") });
     let strange = json!({"nodeTopology": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}});
@@ -87,8 +91,9 @@ fn sidecars_2_12_an_object_stands_for_its_class_and_place() {
     assert_eq!(item_of(&object("o", EARLY, json!({"nodeTopology": null}))), None);
 }
 
+/// Rule: PROVISION-2.12
 #[test]
-fn sidecars_2_12_duplicates_go_and_the_oldest_stays() {
+fn duplicates_go_and_the_oldest_stays() {
     let (first, second) = (object("b", EARLY, json!({})), object("a", LATE, json!({})));
     assert_eq!(step(true, &[&second, &first]), Step::Remove(vec!["a"]));
     assert_eq!(step(true, &[&first]), Step::Ask { held: Some("b") });
@@ -97,8 +102,9 @@ fn sidecars_2_12_duplicates_go_and_the_oldest_stays() {
     assert_eq!(step(false, &[]), Step::Remove(Vec::new()));
 }
 
+/// Rule: PROVISION-2.12
 #[test]
-fn sidecars_2_12_an_object_is_written_only_if_room_limit_or_owner_differ() {
+fn an_object_is_written_only_if_room_limit_or_owner_differ() {
     let owner: Owner =
         read(json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "u", "controller": true}));
     let (nobody, somebody) = (OwnedBy(None), OwnedBy(Some(owner)));

@@ -1,4 +1,4 @@
-//! Ephemeral volumes: claims that are made for a pod and go with it (spec controllers 9).
+//! Ephemeral volumes: claims that are made for a pod and go with it (PROTECT-9).
 
 use std::fmt;
 
@@ -18,20 +18,20 @@ pub enum Action {
 /// Why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Because {
-    /// EV1: the pod goes, and its claims with it.
+    /// PROTECT-EV1: the pod goes, and its claims with it.
     PodGoing,
-    /// EV2.
+    /// PROTECT-EV2.
     Exists {
         claim: Box<str>,
     },
-    /// EV3: a claim of that name is somebody else's.
+    /// PROTECT-EV3: a claim of that name is somebody else's.
     NotOwned {
         claim: Box<str>,
         volume: Box<str>,
         pod: Box<str>,
         namespace: Box<str>,
     },
-    /// EV4.
+    /// PROTECT-EV4.
     Missing {
         claim: Box<str>,
     },
@@ -44,7 +44,7 @@ pub enum Because {
 
 pub type Verdict = Decision<Action, Because>;
 
-/// Says what to do for one volume of a pod. One bad volume does not hold up its siblings (weakness 56).
+/// Says what to do for one volume of a pod. One bad volume does not hold up its siblings (CTRL-14.56).
 pub fn decide(pod: &Pod, volume: &PodVolume, claim: Lookup<'_, Claim>) -> Verdict {
     if !matches!(volume.source, PodSource::Ephemeral { .. }) {
         return Decision::rest(Because::NotEphemeral);
@@ -144,20 +144,23 @@ mod tests {
         decide(pod, &pod.volumes[0], claim)
     }
 
+    /// Rule: PROTECT-EV4
     #[test]
-    fn a_missing_claim_is_made_once_the_server_said_so_ev4() {
+    fn a_missing_claim_is_made_once_the_server_said_so() {
         let pod = pod(false);
         assert_eq!(decided(&pod, Lookup::NotCached).actions, [Action::ReadClaim { name: "p-scratch".into() }]);
         assert_eq!(decided(&pod, Lookup::Absent).actions, [Action::Create { name: "p-scratch".into() }]);
     }
 
+    /// Rule: PROTECT-EV2
     #[test]
-    fn a_claim_of_the_pod_is_left_alone_ev2() {
+    fn a_claim_of_the_pod_is_left_alone() {
         assert!(decided(&pod(false), Lookup::Found(&claim("pod"))).is_rest());
     }
 
+    /// Rule: PROTECT-EV3
     #[test]
-    fn a_claim_of_somebody_else_is_never_adopted_and_the_pod_is_told_ev3() {
+    fn a_claim_of_somebody_else_is_never_adopted_and_the_pod_is_told() {
         let verdict = decided(&pod(false), Lookup::Found(&claim("other")));
         let notice = verdict.because.notice().unwrap();
         assert_eq!(notice.reason, "FailedBinding");
@@ -165,8 +168,9 @@ mod tests {
         assert_eq!(notice.message, expected);
     }
 
+    /// Rule: PROTECT-EV1
     #[test]
-    fn a_pod_that_goes_gets_no_claims_ev1() {
+    fn a_pod_that_goes_gets_no_claims() {
         assert!(decided(&pod(true), Lookup::Absent).is_rest());
     }
 }

@@ -95,7 +95,7 @@ fn shelf(picture: &Picture) -> Shelf {
     shelf
 }
 
-/// Who makes volumes of a class (4.9, P2 to P5), as far as it shows from outside.
+/// Who makes volumes of a class (BIND-P2 to BIND-P5), as far as it shows from outside.
 fn supply(picture: &Picture, claim: &Claim, class: &Class) -> Supply {
     let name = migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner);
     if name.starts_with(api::keys::provisioner::IN_TREE_PREFIX) {

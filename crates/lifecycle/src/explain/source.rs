@@ -112,7 +112,7 @@ fn size(claim: &Claim) -> &str {
     claim.status.capacity.as_ref().or(claim.request.as_ref()).map_or("unknown size", Amount::text)
 }
 
-/// What upstream refuses to clone (spec sidecars 2.8).
+/// What upstream refuses to clone (PROVISION-2.8).
 fn cloned(claim: &Claim, source: Lookup<'_, Claim>) -> Option<Problem> {
     let source = match source {
         Lookup::Found(source) => source,

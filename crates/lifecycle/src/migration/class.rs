@@ -1,4 +1,4 @@
-//! What the translations of classes share (10.2). Names of parameters are read without regard to case.
+//! What the translations of classes share (MIGRATE-10.2). Names of parameters are read without regard to case.
 
 use api::Class;
 use api::class::{TopologyExpression, TopologyTerm};

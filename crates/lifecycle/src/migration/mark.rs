@@ -1,8 +1,8 @@
-//! The `migrated-to` annotation (spec controllers 4.11).
+//! The `migrated-to` annotation (BIND-4.11).
 
 use super::driver_of;
 
-/// What the `migrated-to` annotation of an object should become (4.11).
+/// What the `migrated-to` annotation of an object should become (BIND-4.11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     Right,

@@ -1,4 +1,4 @@
-//! In-tree plugins whose volumes a CSI driver took over (spec controllers 10, sidecars 1.10).
+//! In-tree plugins whose volumes a CSI driver took over (MIGRATE-10, SIDECAR-1.10).
 //!
 //! A StorageClass, a PersistentVolume or a pod's inline volume of such a plugin is translated before a driver sees it; a
 //! volume that the driver made for an in-tree class is translated back before it is stored. The texts that come out are a
@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //! 1. All functions are pure. What a translation does not speak of stays as it was.
-//! 2. To the driver's form and back gives the same source and the same topology, except where 10.1 says that a driver
-//!    forgets something (`tests/round_trip.rs`).
+//! 2. To the driver's form and back gives the same source and the same topology, except where MIGRATE-10.1 says that a
+//!    driver forgets something (`tests/round_trip.rs`).
 
 mod aws_ebs;
 mod azure_disk;
@@ -143,7 +143,7 @@ pub fn class_to_csi(class: &Class) -> Result<Class, Untranslatable> {
 }
 
 /// Whether a volume that stands inside a pod may be on one node only, given the driver that took it over: Azure's disks and
-/// Cinder's (spec controllers 6.5).
+/// Cinder's (ATTACH-6.5).
 pub fn inline_is_exclusive(driver: &str) -> bool {
     [azure_disk::AzureDisk.driver(), cinder::Cinder.driver()].contains(&driver)
 }

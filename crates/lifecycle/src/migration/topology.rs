@@ -1,4 +1,4 @@
-//! Where a volume can be reached from: the plugin's zone and region labels, and the driver's own keys (10.2).
+//! Where a volume can be reached from: the plugin's zone and region labels, and the driver's own keys (MIGRATE-10.2).
 
 use std::collections::BTreeSet;
 

@@ -141,7 +141,7 @@ impl Stage {
         }
     }
 
-    /// The reason of the event (node 26). Upstream has none for the way back (weakness node 31 #22).
+    /// The reason of the event (NODE-26). Upstream has none for the way back (NODE-31.22).
     fn event(self) -> &'static str {
         match self {
             Self::WaitForAttach | Self::MountDevice | Self::SetUp | Self::Own => "FailedMount",
@@ -292,8 +292,8 @@ impl Reason for Because {
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Failed { stage, .. } => Some(Notice::warning(stage.event(), self.to_string())),
-            // Waiting for others is no failure until they failed (node 9: no events while a volume is not attached). Whoever
-            // makes a claim's volume tells the claim what keeps it.
+            // Waiting for others is no failure until they failed (NODE-9: no events while a volume is not attached).
+            // Whoever makes a claim's volume tells the claim what keeps it.
             Self::ClaimNotBound { .. } | Self::NotReported | Self::NotAttached | Self::NotKnownYet => None,
             _ => match self.standing() {
                 Standing::Settled | Standing::Moving => None,

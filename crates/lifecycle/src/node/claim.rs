@@ -1,4 +1,4 @@
-//! Which volume a pod's claim stands for (node 5.4).
+//! Which volume a pod's claim stands for (NODE-5.4).
 
 use api::keys::finalizer;
 use api::{Claim, ClaimPhase, Pairs, Uid, Volume, VolumeMode};

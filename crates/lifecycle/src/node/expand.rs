@@ -1,4 +1,4 @@
-//! Whether a node may grow a filesystem now, and what a failure means for the claim (node 18).
+//! Whether a node may grow a filesystem now, and what a failure means for the claim (NODE-18).
 
 use api::{Amount, Claim};
 
@@ -24,7 +24,7 @@ pub const PENDING: &str = "NodeResizePending";
 pub const IN_PROGRESS: &str = "NodeResizeInProgress";
 pub const INFEASIBLE: &str = "NodeResizeInfeasible";
 
-/// The prechecks of node 18.1, and 18.2 for claims that do not keep track.
+/// The prechecks of NODE-18.1, and NODE-18.2 for claims that do not keep track.
 pub fn growth(claim: &Claim, volume: &Amount, everywhere: Everywhere) -> Growth {
     let status = &claim.status;
     let capacity = status.capacity.clone().unwrap_or_else(Amount::zero);
@@ -59,7 +59,7 @@ fn tracked(claim: &Claim, capacity: &Amount, everywhere: Everywhere) -> Growth {
 }
 
 /// What a refused NodeExpandVolume means. The class is kept: what may still happen is never a verdict about the size
-/// (weakness node 31 #3).
+/// (NODE-31.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Asked again later, and nothing is written.

@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! 1. Nothing is staged before the server stored that this node uses the volume, and the controller says that it is
-//!    attached (node 9, controllers 6.7).
+//!    attached (NODE-9, ATTACH-6.7).
 //! 2. Nothing is taken away before every pod of this node is known, and nothing that a pod still wants, but what is dead.
 //! 3. What may be there is treated as there: it is asked for again while it is wanted, and taken away when it is not.
 

@@ -1,10 +1,10 @@
-//! SELinux contexts of mounts: whether a pod's volume is mounted with one, and with which (node 15).
+//! SELinux contexts of mounts: whether a pod's volume is mounted with one, and with which (NODE-15).
 //!
 //! A filesystem that is mounted with a context need not be relabelled file by file. It has that one context for everybody,
 //! so that pods which want different ones have the volume one after the other, and it is staged anew between them.
 //!
 //! # Invariants
-//! 1. A context is the same at every look: what would have to be drawn by chance is not used at all (weakness node 31 #34).
+//! 1. A context is the same at every look: what would have to be drawn by chance is not used at all (NODE-31.34).
 //! 2. A context is one mount option and nothing else, whatever a pod wrote into it.
 
 use std::collections::BTreeSet;
@@ -136,7 +136,7 @@ pub enum Severity {
 pub struct Judged {
     /// What it is mounted with.
     pub mount: Option<Label>,
-    /// What it would be mounted with if its kind were (node 15.5), only to be compared with what others want.
+    /// What it would be mounted with if its kind were (NODE-15.5), only to be compared with what others want.
     pub wanted: Option<Label>,
     pub flaw: Option<(Flaw, Severity)>,
 }
@@ -171,7 +171,7 @@ pub fn judge(question: &Question<'_>) -> Judged {
     }
 }
 
-/// The one context that the containers agree on (15.1, 15.3).
+/// The one context that the containers agree on (NODE-15.1, NODE-15.3).
 fn label(question: &Question<'_>) -> Result<Option<Label>, Flaw> {
     let mut labels = BTreeSet::new();
     let mut flaw = None;
@@ -188,12 +188,12 @@ fn label(question: &Question<'_>) -> Result<Option<Label>, Flaw> {
     }
 }
 
-/// Whether a driver passes contexts on to mount(8). Without its object it does not (15.2).
+/// Whether a driver passes contexts on to mount(8). Without its object it does not (NODE-15.2).
 pub fn mounts(driver: Option<&CsiDriverSpec>) -> bool {
     driver.is_some_and(|spec| spec.se_linux_mount == Some(true))
 }
 
-/// Whether volumes of this kind are mounted with contexts (15.5).
+/// Whether volumes of this kind are mounted with contexts (NODE-15.5).
 pub fn supports(access: Option<AccessModes>, gate: Gate) -> bool {
     let Some(access) = access else { return false };
     gate == Gate::All || (!access.has_unknown() && access.iter().eq([AccessMode::ReadWriteOncePod]))
@@ -264,8 +264,9 @@ mod tests {
         }
     }
 
+    /// Rule: NODE-15.1
     #[test]
-    fn user_and_level_come_from_the_container_and_the_rest_from_the_machine_node_15_1() {
+    fn user_and_level_come_from_the_container_and_the_rest_from_the_machine() {
         assert_eq!(Case::default().mounted().as_deref(), Some("system_u:object_r:container_file_t:s0:c1,c2"));
         let user = Asked { user: Some("staff_u".into()), level: Some("s0".into()) };
         let case = Case { containers: vec![user], ..Case::default() };
@@ -273,8 +274,9 @@ mod tests {
         assert_eq!(Case { containers: Vec::new(), ..Case::default() }.judged(), Judged::default(), "nobody asks");
     }
 
+    /// Rule: NODE-31.34
     #[test]
-    fn a_level_is_never_drawn_by_chance_node_31_34() {
+    fn a_level_is_never_drawn_by_chance() {
         let case = Case { containers: vec![Asked::default()], ..Case::default() };
         let judged = case.judged();
         assert_eq!((judged.mount, judged.flaw), (None, Some((Flaw::NoLevel, Severity::Warning))));
@@ -282,15 +284,17 @@ mod tests {
         assert_eq!(unused.judged(), Judged::default(), "who does not use contexts is told nothing about them");
     }
 
+    /// Rule: NODE-15.2
     #[test]
-    fn a_driver_has_to_say_that_it_can_node_15_2() {
+    fn a_driver_has_to_say_that_it_can() {
         for object in [None, Some(driver(None)), Some(driver(Some(false)))] {
             assert_eq!(Case { driver: object, ..Case::default() }.judged(), Judged::default());
         }
     }
 
+    /// Rule: NODE-15.3
     #[test]
-    fn containers_that_differ_keep_the_volume_from_the_pod_where_it_matters_node_15_3() {
+    fn containers_that_differ_keep_the_volume_from_the_pod_where_it_matters() {
         let containers = vec![asks("s0:c1"), asks("s0:c2"), asks("s0:c1")];
         let flaw =
             |case: Case| case.judged().flaw.map(|(flaw, severity)| (matches!(flaw, Flaw::Several { .. }), severity));
@@ -305,21 +309,24 @@ mod tests {
         assert_eq!(doubtful.judged().flaw, Some((Flaw::NoLevel, Severity::Warning)));
     }
 
+    /// Rule: NODE-15.3
     #[test]
-    fn one_volume_under_two_names_has_one_context_node_15_3() {
+    fn one_volume_under_two_names_has_one_context() {
         let (with, without) = (Case::default().judged(), Judged::default());
         assert_eq!(with.clone().beside(&with), with);
         let flaw = without.beside(&with).flaw;
         assert!(matches!(&flaw, Some((Flaw::Several { labels }, Severity::Error)) if labels.len() == 1), "{flaw:?}");
     }
 
+    /// Rule: NODE-15.4
     #[test]
-    fn a_pod_may_want_its_files_relabelled_node_15_4() {
+    fn a_pod_may_want_its_files_relabelled() {
         assert_eq!(Case { policy: ChangePolicy::Recursive, ..Case::default() }.judged(), Judged::default());
     }
 
+    /// Rules: NODE-15.5, NODE-15.6
     #[test]
-    fn only_volumes_for_one_pod_have_contexts_unless_the_agent_is_told_otherwise_node_15_5() {
+    fn only_volumes_for_one_pod_have_contexts_unless_the_agent_is_told_otherwise() {
         use AccessMode::{ReadWriteOnce, ReadWriteOncePod};
         let modes = |modes: &[AccessMode]| Some(AccessModes::of(modes));
         for (access, gate, mounted) in [
@@ -331,12 +338,13 @@ mod tests {
         ] {
             let judged = Case { access, gate, ..Case::default() }.judged();
             assert_eq!(judged.mount.is_some(), mounted, "{access:?} {gate:?}");
-            assert!(judged.wanted.is_some(), "what the pod wants is compared with others all the same (node 15.6)");
+            assert!(judged.wanted.is_some(), "what the pod wants is compared with others all the same (NODE-15.6)");
         }
     }
 
+    /// Rule: NODE-15.7
     #[test]
-    fn a_context_is_one_quoted_mount_option_node_15_7() {
+    fn a_context_is_one_quoted_mount_option() {
         let label = Case::default().judged().mount.unwrap();
         assert_eq!(label.mount_option(), r#"context="system_u:object_r:container_file_t:s0:c1,c2""#);
         for level in ["s0\",rw,exec=\"", "s0 c1", "", "s0\n", "s0\\"] {
@@ -345,8 +353,9 @@ mod tests {
         }
     }
 
+    /// Rule: NODE-15
     #[test]
-    fn metrics_name_the_widest_access_mode_node_15() {
+    fn metrics_name_the_widest_access_mode() {
         use AccessMode::{ReadOnlyMany, ReadWriteMany, ReadWriteOnce, ReadWriteOncePod};
         for (modes, name) in [
             (&[ReadWriteOnce, ReadWriteMany][..], "RWX"),

@@ -1,4 +1,4 @@
-//! A pod whose volumes find no slot on this node (node 4.4).
+//! A pod whose volumes find no slot on this node (NODE-4.4).
 //!
 //! The scheduler trusts CSINode. If a driver attaches fewer volumes than its object says, a pod may come here for which there
 //! is no room, and nothing else would ever move it away. A driver whose limit is read again from time to time
@@ -77,8 +77,9 @@ mod tests {
         Because::NoSlot { message: "16 volumes".into() }
     }
 
+    /// Rule: NODE-4.4
     #[test]
-    fn a_pod_without_a_slot_is_rejected_when_its_time_is_over_node_4_4() {
+    fn a_pod_without_a_slot_is_rejected_when_its_time_is_over() {
         let full = no_slot();
         let early = fate([lack(&full, Limit::Followed, 3)], PATIENCE);
         assert_eq!(early, Fate::Waits(Duration::from_secs(120)));
@@ -86,21 +87,24 @@ mod tests {
         assert!(message.contains("data: 16 volumes"), "{message}");
     }
 
+    /// Rule: NODE-4.4
     #[test]
-    fn without_a_period_the_pod_keeps_waiting_node_4_4() {
+    fn without_a_period_the_pod_keeps_waiting() {
         assert_eq!(fate([lack(&no_slot(), Limit::Fixed, 9999)], PATIENCE), Fate::Stays);
     }
 
+    /// Rule: NODE-4.4
     #[test]
-    fn other_failures_reject_nobody_node_4_4() {
+    fn other_failures_reject_nobody() {
         let others = [Because::NotAttached, Because::AttachFailed { message: "no".into() }, Because::Staging];
         for because in &others {
             assert_eq!(fate([lack(because, Limit::Followed, 9999)], PATIENCE), Fate::Stays, "{because:?}");
         }
     }
 
+    /// Rule: NODE-4.4
     #[test]
-    fn one_volume_without_a_slot_is_enough_and_the_first_end_counts_node_4_4() {
+    fn one_volume_without_a_slot_is_enough_and_the_first_end_counts() {
         let (full, other) = (no_slot(), Because::NotAttached);
         let lacks = |first, second| {
             let both = [lack(&full, Limit::Followed, first), lack(&full, Limit::Followed, second)];

@@ -1,8 +1,8 @@
-//! What is known about a mount after calls that failed (node 6.3, 8.3).
+//! What is known about a mount after calls that failed (NODE-6.3, NODE-8.3).
 //!
 //! The class of an error comes from the one table in [`crate::outcome`], which is more careful than upstream's: a driver
 //! that answers Internal may have done half of it. What failed before a driver was asked is transient and changes nothing
-//! (weakness node 31 #4).
+//! (NODE-31.4).
 
 use crate::outcome::{Call, Code, Outcome, outcome, repeated};
 

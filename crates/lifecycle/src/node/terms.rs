@@ -1,4 +1,4 @@
-//! How a driver is asked: access modes (node 10.2), groups (node 14), kinds of volumes (node 12).
+//! How a driver is asked: access modes (NODE-10.2), groups (NODE-14), kinds of volumes (NODE-12).
 
 use api::csi::CsiDriverSpec;
 use api::{AccessMode, AccessModes};
@@ -15,7 +15,7 @@ pub enum WireMode {
 }
 
 /// The access mode that a driver is told. What the claim asks for counts, not all that its volume could do; of several
-/// modes the one that lets most in, and else the first (weakness node 31 #17). A volume that stands in the pod itself lists
+/// modes the one that lets most in, and else the first (NODE-31.17). A volume that stands in the pod itself lists
 /// none and counts as ReadWriteOnce. `tells_writers_apart` is the driver's capability SINGLE_NODE_MULTI_WRITER.
 pub fn access_mode(volume: AccessModes, claim: AccessModes, tells_writers_apart: bool) -> WireMode {
     let modes = if claim.is_empty() { volume } else { claim };
@@ -60,7 +60,7 @@ pub struct Ownership<'a> {
 #[error("the CSIDriver has the fsGroupPolicy {0:?}, which this agent does not know")]
 pub struct UnknownPolicy(pub String);
 
-/// Who owns (node 14).
+/// Who owns (NODE-14).
 pub fn owner(of: &Ownership<'_>) -> Result<Owner, UnknownPolicy> {
     let Some(group) = of.group else { return Ok(Owner::Nobody) };
     if of.driver_mounts_group {
@@ -84,7 +84,7 @@ pub fn owner(of: &Ownership<'_>) -> Result<Owner, UnknownPolicy> {
     Ok(if applies && !of.read_only { Owner::Agent(group) } else { Owner::Nobody })
 }
 
-/// Whether a driver makes volumes of this kind (node 11 step 3). Without its object it makes persistent ones only.
+/// Whether a driver makes volumes of this kind (NODE-11.3). Without its object it makes persistent ones only.
 pub fn serves(driver: Option<&CsiDriverSpec>, ephemeral: bool) -> bool {
     let wanted = if ephemeral { "Ephemeral" } else { "Persistent" };
     match driver {

@@ -52,14 +52,15 @@ fn steps(observed: &Observed<'_>) -> Vec<Step> {
     decide(observed).actions
 }
 
+/// Rules: NODE-10, NODE-6.2
 #[test]
-fn the_way_there_is_stage_then_publish_node_10() {
+fn the_way_there_is_stage_then_publish() {
     let pod = [wanted("p", Held::No)];
     assert_eq!(steps(&observed(Held::No, &pod, &[])), [Step::Stage(uid("p"))]);
     assert_eq!(
         steps(&observed(ASKED, &pod, &[])),
         [Step::Stage(uid("p"))],
-        "node 6.2: what is uncertain is asked again"
+        "NODE-6.2: what is uncertain is asked again"
     );
     assert_eq!(steps(&observed(Held::Yes, &pod, &[])), [Step::Publish(uid("p"))]);
     let has = [holder("p", Held::Yes, Wish::Wanted)];
@@ -68,23 +69,25 @@ fn the_way_there_is_stage_then_publish_node_10() {
     assert!(decision.is_rest() && decision.because == Because::Ready);
 }
 
+/// Rules: NODE-13, NODE-30.8
 #[test]
-fn the_way_back_is_unpublish_unstage_forget_node_13() {
+fn the_way_back_is_unpublish_unstage_forget() {
     let has = [holder("p", Held::Yes, Wish::Unwanted)];
     assert_eq!(steps(&observed(Held::Yes, &[], &has)), [Step::Unpublish(uid("p"))]);
     assert_eq!(steps(&observed(Held::Yes, &[], &[])), [Step::Unstage]);
-    assert_eq!(steps(&observed(SEEN, &[], &[])), [Step::Unstage], "node 30 #8");
+    assert_eq!(steps(&observed(SEEN, &[], &[])), [Step::Unstage], "NODE-30.8");
     assert_eq!(steps(&observed(Held::No, &[], &[])), [Step::Forget]);
 }
 
+/// Rules: NODE-30.1, NODE-7
 #[test]
-fn nothing_is_taken_away_before_everything_is_known_node_30_1() {
+fn nothing_is_taken_away_before_everything_is_known() {
     let has = [holder("p", Held::Yes, Wish::Unwanted)];
     let early = Observed { removal: Removal::NotYet, ..observed(Held::Yes, &[], &has) };
     assert_eq!((steps(&early), decide(&early).because), (Vec::new(), Because::NotKnownYet));
     let alone = Observed { removal: Removal::NotYet, ..observed(Held::Yes, &[], &[]) };
     assert_eq!(decide(&alone).because, Because::NotKnownYet);
-    // Mounting is allowed meanwhile (node 7).
+    // Mounting is allowed meanwhile (NODE-7).
     let pod = [wanted("q", Held::No)];
     let both = Observed { removal: Removal::NotYet, ..observed(Held::Yes, &pod, &has) };
     assert_eq!(steps(&both), [Step::Publish(uid("q"))]);
@@ -96,12 +99,13 @@ fn what_a_living_pod_may_want_stays() {
     assert!(decide(&observed(Held::Yes, &[], &has)).is_rest());
 }
 
+/// Rules: NODE-31.25, NODE-23, NODE-32.19
 #[test]
-fn without_its_driver_only_what_nobody_wants_goes_and_only_if_the_operator_says_so_node_31_25() {
+fn without_its_driver_only_what_nobody_wants_goes_and_only_if_the_operator_says_so() {
     let gone = Because::DriverMissing { driver: "d".into() };
     let has = [holder("p", Held::Yes, Wish::Unwanted)];
     let waits = Observed { driver: Some(gone.clone()), ..observed(Held::Yes, &[], &has) };
-    assert_eq!((steps(&waits), decide(&waits).because), (Vec::new(), gone.clone()), "node 23, 32 #19");
+    assert_eq!((steps(&waits), decide(&waits).because), (Vec::new(), gone.clone()), "NODE-23, NODE-32.19");
     fn alone(of: Observed<'_>) -> Observed<'_> {
         Observed { driver: Some(Because::DriverMissing { driver: "d".into() }), alone: Alone::Allowed, ..of }
     }
@@ -119,8 +123,9 @@ fn without_its_driver_only_what_nobody_wants_goes_and_only_if_the_operator_says_
     assert_eq!(steps(&alone(observed(Held::Corrupted, &wants, &[]))), []);
 }
 
+/// Rule: NODE-7
 #[test]
-fn unmounting_comes_before_mounting_node_7() {
+fn unmounting_comes_before_mounting() {
     let (pod, has) = ([wanted("new", Held::No)], [holder("old", Held::Yes, Wish::Unwanted)]);
     assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Unpublish(uid("old")), Step::Publish(uid("new"))]);
 }
@@ -135,24 +140,25 @@ fn a_dead_mount_is_taken_down_to_the_stage_and_made_anew() {
     assert_eq!(steps(&observed(Held::No, &gone, &[])), [Step::Stage(uid("p"))]);
 }
 
+/// Rules: NODE-9, NODE-30.4, NODE-30.5, NODE-4.4, NODE-9.4
 #[test]
-fn the_handshake_comes_before_the_first_mount_node_9() {
+fn the_handshake_comes_before_the_first_mount() {
     let pod = [wanted("p", Held::No)];
     let attach = |reported, listed, attachment| Attach::Needed { reported, listed, attachment };
     let because =
         |device: Held, attach: Attach<'_>| decide(&Observed { attach, ..observed(device, &pod, &[]) }).because;
     let attached = Attachment::Attached;
-    assert_eq!(because(Held::No, attach(false, true, attached)), Because::NotReported, "node 30 #4");
-    assert_eq!(because(Held::No, attach(true, false, attached)), Because::NotAttached, "node 30 #5");
+    assert_eq!(because(Held::No, attach(false, true, attached)), Because::NotReported, "NODE-30.4");
+    assert_eq!(because(Held::No, attach(true, false, attached)), Because::NotAttached, "NODE-30.5");
     assert_eq!(because(Held::No, attach(true, true, Attachment::Missing)), Because::NotAttached);
     assert_eq!(because(Held::No, attach(true, true, Attachment::Waiting)), Because::NotAttached);
     assert_eq!(because(Held::No, attach(true, true, Attachment::Going)), Because::AttachmentGoing);
     let refused = because(Held::No, attach(true, true, Attachment::Refused("full")));
     assert_eq!(refused, Because::AttachFailed { message: "full".into() });
     let full = because(Held::No, attach(true, true, Attachment::Full("full")));
-    assert_eq!(full, Because::NoSlot { message: "full".into() }, "node 4.4");
+    assert_eq!(full, Because::NoSlot { message: "full".into() }, "NODE-4.4");
     assert_eq!(because(Held::No, attach(true, true, attached)), Because::Staging);
-    // What an earlier run left was listed before; its attachment is looked at all the same (node 9 step 4).
+    // What an earlier run left was listed before; its attachment is looked at all the same (NODE-9.4).
     assert_eq!(because(SEEN, attach(false, false, attached)), Because::Staging);
     assert_eq!(because(SEEN, attach(false, false, Attachment::Going)), Because::AttachmentGoing);
 }
@@ -179,16 +185,18 @@ fn metadata_alone_does_not_replace_the_handshake() {
     assert_eq!(steps(&Observed { holders: &[], ..gone }), [Step::Unstage]);
 }
 
+/// Rule: NODE-9
 #[test]
-fn a_volume_for_one_pod_waits_for_the_other_one_to_leave_node_9() {
+fn a_volume_for_one_pod_waits_for_the_other_one_to_leave() {
     let (pod, has) = ([wanted("b", Held::No)], [holder("a", SEEN, Wish::Wanted)]);
     let alone = Observed { sharing: Sharing::OnePod, ..observed(Held::Yes, &pod, &has) };
     assert_eq!(decide(&alone).because, Because::UsedByPod { pod: "a".into() });
     assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Publish(uid("b"))]);
 }
 
+/// Rule: NODE-23
 #[test]
-fn what_works_goes_on_without_its_driver_and_nothing_is_taken_away_without_it_node_23() {
+fn what_works_goes_on_without_its_driver_and_nothing_is_taken_away_without_it() {
     let missing = || Some(Because::DriverMissing { driver: "d".into() });
     let republish = [Wanted { due: Due::Republish, ..wanted("p", Held::Yes) }];
     let has = [holder("p", Held::Yes, Wish::Wanted)];
@@ -199,19 +207,21 @@ fn what_works_goes_on_without_its_driver_and_nothing_is_taken_away_without_it_no
     assert_eq!((decide(&stuck).because, steps(&stuck)), (missing().unwrap(), Vec::new()));
 }
 
+/// Rules: NODE-6.2, NODE-16
 #[test]
-fn growing_and_publishing_again_are_for_pods_that_have_the_volume_node_6_2() {
+fn growing_and_publishing_again_are_for_pods_that_have_the_volume() {
     let has = [holder("p", Held::Yes, Wish::Wanted)];
     let due = |due| [Wanted { due, ..wanted("p", Held::Yes) }];
     assert_eq!(steps(&observed(Held::Yes, &due(Due::Expand), &has)), [Step::Expand(uid("p"))]);
     assert_eq!(steps(&observed(Held::Yes, &due(Due::Republish), &has)), [Step::Republish(uid("p"))]);
     let again = due(Due::Republish);
     let inline = Observed { staging: Staging::NotNeeded, ..observed(Held::No, &again, &has) };
-    assert_eq!(steps(&inline), [Step::Republish(uid("p"))], "node 16: nothing is staged for it");
+    assert_eq!(steps(&inline), [Step::Republish(uid("p"))], "NODE-16: nothing is staged for it");
 }
 
+/// Rule: NODE-6.1
 #[test]
-fn what_may_be_there_is_not_ready_and_is_not_gone_node_6_1() {
+fn what_may_be_there_is_not_ready_and_is_not_gone() {
     for held in [ASKED, SEEN, RECORDED] {
         let (pod, has) = ([wanted("p", held)], [holder("p", held, Wish::Wanted)]);
         assert_eq!(steps(&observed(Held::Yes, &pod, &has)), [Step::Publish(uid("p"))], "only mounted is mounted");
@@ -225,8 +235,9 @@ fn what_may_be_there_is_not_ready_and_is_not_gone_node_6_1() {
     assert_eq!(decided, [Step::Unpublish(uid("a"))], "while any pod may have it, it is not unstaged");
 }
 
+/// Rule: NODE-6.3
 #[test]
-fn errors_change_states_as_in_node_6_3() {
+fn errors_change_states_by_their_class() {
     let table = [
         (Held::No, Class::Final, Held::No),
         (Held::No, Class::Uncertain, ASKED),
@@ -250,8 +261,9 @@ fn errors_change_states_as_in_node_6_3() {
     assert_eq!(RECORDED.after_failed_removal(), RECORDED, "a failure is no proof that it is attached here");
 }
 
+/// Rule: NODE-8.3
 #[test]
-fn codes_have_the_classes_of_node_8_3_where_those_are_safe() {
+fn codes_have_upstreams_classes_where_those_are_safe() {
     use Code::*;
     for code in [Cancelled, DeadlineExceeded, ResourceExhausted, Aborted, Unavailable, None] {
         assert_eq!(class(Call::NodeStage, code, Held::No), Class::Uncertain, "{code}");
@@ -269,8 +281,9 @@ fn codes_have_the_classes_of_node_8_3_where_those_are_safe() {
     );
 }
 
+/// Rule: NODE-10.2
 #[test]
-fn access_modes_are_those_of_node_10_2() {
+fn access_modes_are_those_of_a_kubelet() {
     let none = AccessModes::default();
     let mode = |mode, apart| terms::access_mode(AccessModes::of(&[mode]), none, apart);
     assert_eq!(mode(AccessMode::ReadWriteOnce, false), WireMode::SingleNodeWriter);
@@ -284,8 +297,9 @@ fn access_modes_are_those_of_node_10_2() {
     assert_eq!(terms::access_mode(none, none, true), WireMode::SingleNodeMultiWriter, "inline");
 }
 
+/// Rule: NODE-31.17
 #[test]
-fn of_several_access_modes_those_of_the_claim_count_and_the_widest_of_them_node_31_17() {
+fn of_several_access_modes_those_of_the_claim_count_and_the_widest_of_them() {
     use AccessMode::{ReadOnlyMany, ReadWriteMany, ReadWriteOnce};
     let mode = |volume: &[AccessMode], claim: &[AccessMode]| {
         terms::access_mode(AccessModes::of(volume), AccessModes::of(claim), false)
@@ -302,8 +316,9 @@ fn driver(spec: Value) -> CsiDriverSpec {
     serde_json::from_value(spec).unwrap()
 }
 
+/// Rules: NODE-32.17, NODE-11.4
 #[test]
-fn groups_own_as_policy_filesystem_and_access_say_node_32_17() {
+fn groups_own_as_policy_filesystem_and_access_say() {
     let rwo = AccessModes::of(&[AccessMode::ReadWriteOnce]);
     let rwx = AccessModes::of(&[AccessMode::ReadWriteMany]);
     let base = Ownership {
@@ -326,17 +341,18 @@ fn groups_own_as_policy_filesystem_and_access_say_node_32_17() {
     let (none, file) = (driver(json!({"fsGroupPolicy": "None"})), driver(json!({"fsGroupPolicy": "File"})));
     assert_eq!(owner(Ownership { driver: Some(&none), ..base }), Owner::Nobody);
     assert_eq!(owner(Ownership { driver: Some(&file), fs_type: "", access: rwx, ..base }), Owner::Agent(5));
-    assert!(terms::owner(&Ownership { driver: Some(&driver(json!({}))), ..base }).is_err(), "node 11 step 4");
+    assert!(terms::owner(&Ownership { driver: Some(&driver(json!({}))), ..base }).is_err(), "NODE-11.4");
 }
 
+/// Rules: NODE-12, NODE-5.5
 #[test]
-fn a_driver_says_which_volumes_it_makes_node_12() {
+fn a_driver_says_which_volumes_it_makes() {
     assert!(terms::serves(None, false) && !terms::serves(None, true));
     let both = driver(json!({"volumeLifecycleModes": ["Persistent", "Ephemeral"]}));
     let one = driver(json!({"volumeLifecycleModes": ["Ephemeral"]}));
     assert!(terms::serves(Some(&both), true) && terms::serves(Some(&both), false));
     assert!(terms::serves(Some(&one), true) && !terms::serves(Some(&one), false));
-    assert!(terms::attaches(None), "node 5.5");
+    assert!(terms::attaches(None), "NODE-5.5");
     assert!(!terms::attaches(Some(&driver(json!({"attachRequired": false})))));
 }
 
@@ -358,8 +374,9 @@ fn volume_with(members: Value) -> Volume {
     serde_json::from_value(json!({"metadata": {"name": "v"}, "spec": spec})).unwrap()
 }
 
+/// Rule: NODE-32.21
 #[test]
-fn a_claim_must_be_bound_ours_and_protected_node_32_21() {
+fn a_claim_must_be_bound_ours_and_protected() {
     let pod = uid("pod");
     let asked = Asked { pod: &pod, claim: "n/c", ephemeral: false, mounts: true, devices: false };
     let bound = json!({"phase": "Bound"});
@@ -377,8 +394,9 @@ fn a_claim_must_be_bound_ours_and_protected_node_32_21() {
     assert_eq!(code(&ephemeral, Lookup::Found(&claim_with(owner, bound))), Ok(()));
 }
 
+/// Rules: NODE-5.4, NODE-9
 #[test]
-fn a_volume_must_be_the_claims_of_the_right_mode_and_in_reach_node_5_4() {
+fn a_volume_must_be_the_claims_of_the_right_mode_and_in_reach() {
     let pod = uid("pod");
     let asked = Asked { pod: &pod, claim: "n/c", ephemeral: false, mounts: true, devices: false };
     let held = claim_with(json!({}), json!({"phase": "Bound"}));
@@ -398,11 +416,12 @@ fn a_volume_must_be_the_claims_of_the_right_mode_and_in_reach_node_5_4() {
     assert_eq!(code(&Asked { mounts: true, ..device }, Lookup::Found(&block)), Err("mode_mismatch"), "used both ways");
     let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]);
     let far = json!({"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}});
-    assert_eq!(code(&asked, Lookup::Found(&volume_with(far))), Err("out_of_reach"), "node 9");
+    assert_eq!(code(&asked, Lookup::Found(&volume_with(far))), Err("out_of_reach"), "NODE-9");
 }
 
+/// Rules: NODE-18.1, NODE-18.2
 #[test]
-fn a_node_grows_a_filesystem_when_it_is_its_turn_node_18_1() {
+fn a_node_grows_a_filesystem_when_it_is_its_turn() {
     let size = |text: &str| Amount::parse(text).unwrap();
     let growth = |status: Value, everywhere| expand::growth(&claim_with(json!({}), status), &size("3Gi"), everywhere);
     let status = |capacity: &str, resize: Option<&str>| {
@@ -423,12 +442,13 @@ fn a_node_grows_a_filesystem_when_it_is_its_turn_node_18_1() {
     assert_eq!(growth(status("3Gi", None), Everywhere::Yes), grow(false), "other nodes grow it for themselves");
     let plain = |capacity: &str| json!({"capacity": {"storage": capacity}});
     let untracked = Growth::Grow { target: size("3Gi"), mark: false, tracked: false };
-    assert_eq!(growth(plain("1Gi"), Everywhere::No), untracked, "node 18.2");
+    assert_eq!(growth(plain("1Gi"), Everywhere::No), untracked, "NODE-18.2");
     assert_eq!(growth(plain("3Gi"), Everywhere::No), Growth::Done { size: size("3Gi") });
 }
 
+/// Rule: NODE-31.3
 #[test]
-fn a_refusal_to_grow_keeps_its_class_node_31_3() {
+fn a_refusal_to_grow_keeps_its_class() {
     use expand::Verdict;
     for code in [Code::DeadlineExceeded, Code::Unavailable, Code::Aborted, Code::Internal, Code::None] {
         assert_eq!(expand::verdict(code), Verdict::Again, "{code}");
@@ -440,8 +460,9 @@ fn a_refusal_to_grow_keeps_its_class_node_31_3() {
     assert_eq!(expand::verdict(Code::PermissionDenied), Verdict::Failed);
 }
 
+/// Rules: NODE-26, NODE-31.22
 #[test]
-fn failures_become_upstreams_events_and_waiting_for_attach_becomes_none_node_26() {
+fn failures_become_upstreams_events_and_waiting_for_attach_becomes_none() {
     let failed = |stage| Because::Failed { stage, volume: "v".into(), message: "no".into() };
     let reason = |because: &Because| because.notice().map(|notice| notice.reason);
     assert_eq!(reason(&failed(Stage::SetUp)), Some("FailedMount"));
@@ -454,7 +475,7 @@ fn failures_become_upstreams_events_and_waiting_for_attach_becomes_none_node_26(
         assert_eq!(failed(stage).to_string(), format!("{words} failed for volume \"v\" : no"));
     }
     assert_eq!(reason(&failed(Stage::Expand)), Some("VolumeResizeFailed"));
-    assert_eq!(reason(&failed(Stage::TearDown)), Some("FailedUnmount"), "node 31 #22");
+    assert_eq!(reason(&failed(Stage::TearDown)), Some("FailedUnmount"), "NODE-31.22");
     assert_eq!(failed(Stage::SetUp).to_string(), "MountVolume.SetUp failed for volume \"v\" : no");
     assert_eq!((reason(&Because::NotAttached), Because::NotAttached.standing()), (None, Standing::Waiting));
 }
@@ -466,8 +487,9 @@ fn labelled(pod: &str, held: Held, level: &str) -> Wanted {
     Wanted { context, ..wanted(pod, held) }
 }
 
+/// Rules: NODE-15.6, NODE-30.15, NODE-32.22
 #[test]
-fn a_pod_with_another_context_waits_until_everything_was_taken_away_node_15_6_30_15() {
+fn a_pod_with_another_context_waits_until_everything_was_taken_away() {
     let (old, new) = (labelled("old", Held::Yes, "s0:c1"), labelled("new", Held::No, "s0:c2"));
     let context = old.context.clone();
     let (both, has) = ([old.clone(), new.clone()], [holder("old", Held::Yes, Wish::Wanted)]);
@@ -480,15 +502,16 @@ fn a_pod_with_another_context_waits_until_everything_was_taken_away_node_15_6_30
     let leaves = Observed { context: context.as_ref(), ..observed(Held::Yes, &only, &leaving) };
     assert_eq!(steps(&leaves), [Step::Unpublish(uid("old"))]);
     let staged = Observed { context: context.as_ref(), ..observed(Held::Yes, &only, &[]) };
-    assert_eq!(steps(&staged), [Step::Unstage], "32 #22: a full unstage between them");
+    assert_eq!(steps(&staged), [Step::Unstage], "NODE-32.22: a full unstage between them");
     let gone = Observed { context: context.as_ref(), ..observed(Held::No, &only, &[]) };
     assert_eq!(steps(&gone), [Step::Stage(uid("new"))]);
     let early = Observed { removal: Removal::NotYet, ..staged };
     assert!(steps(&early).is_empty(), "nothing is taken away before all pods are known");
 }
 
+/// Rule: NODE-15.6
 #[test]
-fn of_two_contexts_at_once_the_older_pods_comes_first_node_15_6() {
+fn of_two_contexts_at_once_the_older_pods_comes_first() {
     let both = [labelled("a", Held::No, "s0:c1"), labelled("b", Held::No, "s0:c2")];
     let nothing = observed(Held::No, &both, &[]);
     assert_eq!(steps(&nothing), [Step::Stage(uid("a"))]);

@@ -1,4 +1,4 @@
-//! One volume on this machine: what comes next (node 6.2, 7, 9, 16).
+//! One volume on this machine: what comes next (NODE-6.2, NODE-7, NODE-9, NODE-16).
 
 use api::Uid;
 
@@ -97,15 +97,16 @@ pub enum Staging {
     NotNeeded,
 }
 
-/// Whether anything may be taken away (node 5.1, 7: pods and node are known).
+/// Whether anything may be taken away (NODE-5.1, NODE-7: pods and node are known).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
     Allowed,
     NotYet,
 }
 
-/// Whether the machine may take a volume away by itself (node 31 #25). An operator's choice, for drivers that were removed
-/// while their volumes were in use: what only the driver knows of, such as a device it attached, stays as it is.
+/// Whether the machine may take a volume away by itself (NODE-31.25). An operator's choice, for drivers that were
+/// removed while their volumes were in use: what only the driver knows of, such as a device it attached, stays as it
+/// is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alone {
     No,
@@ -136,7 +137,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The name that backoff and metrics go by (node 8.1).
+    /// The name that backoff and metrics go by (NODE-8.1).
     pub fn operation(&self) -> &'static str {
         match self {
             Self::Unpublish(_) => "volume_unmount",
@@ -201,7 +202,7 @@ pub fn decide(observed: &Observed<'_>) -> Decision<Step, Because> {
 }
 
 /// Whether a pod wants the volume with another SELinux context than it has, or is about to get for whoever came first. Two
-/// contexts are two volumes: all of the one goes before anything of the other comes (node 15.6, 30 #15).
+/// contexts are two volumes: all of the one goes before anything of the other comes (NODE-15.6, NODE-30.15).
 fn is_other(observed: &Observed<'_>, wanted: &Wanted) -> bool {
     context(observed) != wanted.context.as_ref()
 }
@@ -285,7 +286,7 @@ pub fn standing(observed: &Observed<'_>, wanted: &Wanted) -> Because {
     }
 }
 
-/// Why the volume cannot be mounted yet, as far as attaching goes (node 9).
+/// Why the volume cannot be mounted yet, as far as attaching goes (NODE-9).
 fn unattached(observed: &Observed<'_>) -> Option<Because> {
     let Attach::Needed { reported, listed, attachment } = observed.attach else { return None };
     // What this machine has in this boot was listed before. The handshake is for what is new here, and for what only the
@@ -309,7 +310,8 @@ mod dead {
     use super::*;
     use crate::node::state::Origin;
 
-    /// Weakness node 31 #9, race node 30 #10: a publish whose end is not known, on a filesystem that died.
+    /// A publish whose end is not known, on a filesystem that died.
+    /// Rules: NODE-31.9, NODE-30.10
     #[test]
     fn a_doubtful_view_of_a_dead_filesystem_goes_and_then_the_volume_is_staged_anew() {
         let pod = Uid::from("pod");

@@ -1,11 +1,11 @@
-//! Protect: what is still in use does not go away (spec controllers 8).
+//! Protect: what is still in use does not go away (PROTECT-8).
 //!
 //! A deleted claim, volume or attributes class stays until its protecting finalizer is removed, and that happens only on
 //! evidence that nobody uses it. The three kinds share one shape: keep, let go, or put the finalizer back.
 //!
 //! # Invariants
-//! 1. A claim is let go only after a live list of pods, taken after its deletion was seen (I20).
-//! 2. A volume is let go only by a write at the revision at which its phase was not Bound (I21).
+//! 1. A claim is let go only after a live list of pods, taken after its deletion was seen (CTRL-I20).
+//! 2. A volume is let go only by a write at the revision at which its phase was not Bound (CTRL-I21).
 
 use std::fmt;
 
@@ -77,7 +77,7 @@ fn standpoint(meta: &Meta, held: api::keys::Finalizer) -> Standpoint {
     }
 }
 
-/// PC1 to PC4: a claim.
+/// PROTECT-PC1 to PROTECT-PC4: a claim.
 pub fn claim(claim: &Claim, pods: Pods<'_>) -> Verdict {
     match standpoint(&claim.meta, finalizer::PVC_PROTECTION) {
         Standpoint::Settled(because) => Decision::rest(because),
@@ -109,7 +109,7 @@ pub fn uses(pod: &Pod, claim: &Claim) -> bool {
     })
 }
 
-/// A volume: 8.2.
+/// A volume: PROTECT-8.2.
 pub fn volume(volume: &Volume) -> Verdict {
     match standpoint(&volume.meta, finalizer::PV_PROTECTION) {
         Standpoint::Settled(because) => Decision::rest(because),
@@ -126,14 +126,14 @@ pub enum Users<'a> {
         claim: Option<&'a Claim>,
         volume: Option<&'a Volume>,
     },
-    /// Upstream trusts its cache here; a claim made at the same moment slips through (weakness 55).
+    /// Upstream trusts its cache here; a claim made at the same moment slips through (CTRL-14.55).
     Live {
         claim: Option<&'a Claim>,
         volume: Option<&'a Volume>,
     },
 }
 
-/// An attributes class: 8.3.
+/// An attributes class: PROTECT-8.3.
 pub fn attributes_class(class: &AttributesClass, users: Users<'_>) -> Verdict {
     match standpoint(&class.meta, finalizer::VAC_PROTECTION) {
         Standpoint::Settled(because) => Decision::rest(because),

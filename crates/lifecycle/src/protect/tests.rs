@@ -28,14 +28,16 @@ fn a_pod(node: &str, phase: &str) -> Pod {
 
 const HELD: &[&str] = &[finalizer::PVC_PROTECTION.0];
 
+/// Rule: PROTECT-PC4
 #[test]
-fn a_living_claim_gets_its_finalizer_back_pc4() {
+fn a_living_claim_gets_its_finalizer_back() {
     assert_eq!(claim(&a_claim(false, &[]), Pods::Cached(&[])).actions, [Action::AddFinalizer]);
     assert!(claim(&a_claim(false, HELD), Pods::Cached(&[])).is_rest());
 }
 
+/// Rule: PROTECT-PC2
 #[test]
-fn a_deleted_claim_is_kept_while_a_scheduled_pod_names_it_in_any_phase_pc2() {
+fn a_deleted_claim_is_kept_while_a_scheduled_pod_names_it_in_any_phase() {
     for phase in ["Pending", "Running", "Succeeded", "Failed"] {
         let pod = a_pod("node", phase);
         let verdict = claim(&a_claim(true, HELD), Pods::Live(&[&pod]));
@@ -44,18 +46,21 @@ fn a_deleted_claim_is_kept_while_a_scheduled_pod_names_it_in_any_phase_pc2() {
     }
 }
 
+/// Rule: PROTECT-8.1
 #[test]
 fn an_unscheduled_pod_does_not_keep_a_claim() {
     let pod = a_pod("", "Pending");
     assert_eq!(claim(&a_claim(true, HELD), Pods::Live(&[&pod])).actions, [Action::RemoveFinalizer]);
 }
 
+/// Rule: PROTECT-PC3
 #[test]
-fn an_empty_cache_is_no_proof_and_a_live_list_is_pc3() {
+fn an_empty_cache_is_no_proof_and_a_live_list_is() {
     assert_eq!(claim(&a_claim(true, HELD), Pods::Cached(&[])).actions, [Action::ListPods]);
     assert_eq!(claim(&a_claim(true, HELD), Pods::Live(&[])).actions, [Action::RemoveFinalizer]);
 }
 
+/// Rule: PROTECT-8.1
 #[test]
 fn a_claim_without_the_finalizer_is_left_alone_when_it_goes() {
     assert!(claim(&a_claim(true, &[]), Pods::Live(&[])).is_rest());
@@ -73,6 +78,7 @@ fn ephemeral_pod(grace: Option<i64>) -> Pod {
     }))
 }
 
+/// Rule: PROTECT-8.1
 #[test]
 fn a_claim_made_for_a_pod_goes_once_the_node_has_finished_with_it() {
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "pod", "controller": true}]);
@@ -84,6 +90,7 @@ fn a_claim_made_for_a_pod_goes_once_the_node_has_finished_with_it() {
     assert_eq!(claim(&made, Pods::Live(&[&ephemeral_pod(Some(0))])).actions, [Action::RemoveFinalizer]);
 }
 
+/// Rule: PROTECT-8.2
 #[test]
 fn a_volume_goes_when_its_phase_is_not_bound() {
     let going = |phase: &str| -> Volume {
@@ -96,6 +103,7 @@ fn a_volume_goes_when_its_phase_is_not_bound() {
     }
 }
 
+/// Rules: PROTECT-8.3, CTRL-14.55
 #[test]
 fn an_attributes_class_is_kept_by_what_is_asked_for_in_force_or_on_the_way() {
     let class: AttributesClass = read(json!({
@@ -109,7 +117,7 @@ fn an_attributes_class_is_kept_by_what_is_asked_for_in_force_or_on_the_way() {
     assert_eq!(super::classes_of(&target).collect::<Vec<_>>(), ["gold"]);
     assert!(attributes_class(&class, Users::Cached { claim: Some(&target), volume: None }).is_rest());
     let nobody = attributes_class(&class, Users::Cached { claim: None, volume: None });
-    assert_eq!(nobody.actions, [Action::ListUsers], "weakness 55: the cache alone does not let it go");
+    assert_eq!(nobody.actions, [Action::ListUsers], "CTRL-14.55: the cache alone does not let it go");
     let nobody = attributes_class(&class, Users::Live { claim: None, volume: None });
     assert_eq!(nobody.actions, [Action::RemoveFinalizer]);
 }

@@ -1,9 +1,9 @@
-//! Whether a claim gets a volume from us: spec sidecars 2.4.
+//! Whether a claim gets a volume from us: PROVISION-2.4.
 //!
 //! # Invariants
 //! 1. A claim that is going away gets nothing new. Upstream does not exclude it.
-//! 2. A claim that had a volume from us is looked at live before it gets a second one: a cache that lags shows it as it was
-//!    before (#1469).
+//! 2. A claim that had a volume from us is looked at live before it gets a second one: a cache that lags shows it as it
+//!    was before (external-provisioner #1469).
 
 use std::fmt;
 
@@ -63,21 +63,21 @@ pub enum Action {
 /// Why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Because {
-    /// #0
+    /// PROVISION-2.4.0
     ClaimGone,
     /// It is going away, and nothing was begun for it.
     ClaimGoing,
-    /// #1
+    /// PROVISION-2.4.1
     HeldBack {
         message: Box<str>,
     },
-    /// #2
+    /// PROVISION-2.4.2
     HasVolume {
         volume: Box<str>,
     },
-    /// #3 and #5: nobody asked us.
+    /// PROVISION-2.4.3 and PROVISION-2.4.5: nobody asked us.
     NotAsked,
-    /// #6
+    /// PROVISION-2.4.6
     NoClass,
     ClassMissing {
         class: Box<str>,
@@ -87,7 +87,7 @@ pub enum Because {
         class: Box<str>,
         provisioner: Box<str>,
     },
-    /// #7
+    /// PROVISION-2.4.7
     NoNode {
         class: Box<str>,
     },
@@ -102,7 +102,7 @@ pub enum Because {
     CacheMayLag {
         claim: Key,
     },
-    /// #8
+    /// PROVISION-2.4.8
     Wanted {
         claim: Key,
     },
@@ -164,7 +164,8 @@ fn obstacle(seen: &Seen<'_>, claim: &Claim) -> Option<Because> {
         .map(|held| Because::HeldBack { message: held.message.into() })
 }
 
-/// #3 and #5: the annotation names us; or we took over from the one it names; or the binder beside us asked.
+/// PROVISION-2.4.3 and PROVISION-2.4.5: the annotation names us; or we took over from the one it names; or the binder
+/// beside us asked.
 fn asked(seen: &Seen<'_>, claim: &Claim) -> bool {
     let Some(named) = claim.provisioner() else { return seen.beside == Beside::Asked };
     let own = seen.names.own();

@@ -1,4 +1,4 @@
-//! When what a volume is made of goes away: spec sidecars 2.11, steps 1 to 3 and 6.
+//! When what a volume is made of goes away: PROVISION-2.11.1 to PROVISION-2.11.3, and PROVISION-2.11.6.
 //!
 //! # Invariants
 //! 1. Only a Released volume with policy Delete is deleted, while our finalizer is on it, and after the server said that
@@ -146,8 +146,8 @@ pub fn is_ours(volume: &Volume, names: Names<'_>) -> bool {
 fn deletable(seen: &Seen<'_>, volume: &Volume, guarded: bool) -> Verdict {
     match (volume.phase, guarded, volume.meta.is_deleting()) {
         (_, false, true) => return Decision::rest(Because::LetGo),
-        // Upstream adds it to Bound volumes only; a volume that was released before we saw it would be deleted unguarded
-        // (P17).
+        // Upstream adds it to Bound volumes only; a volume that was released before we saw it would be deleted
+        // unguarded (SIDECAR-P17).
         (VolumePhase::Bound | VolumePhase::Released, false, false) => {
             return Decision::act(Because::Unguarded, Action::AddFinalizer);
         }

@@ -1,4 +1,4 @@
-//! A creation that was begun: it is taken to its end, whatever became of the claim (spec sidecars P1 to P9).
+//! A creation that was begun: it is taken to its end, whatever became of the claim (SIDECAR-P1 to SIDECAR-P9).
 //!
 //! # Invariants
 //! 1. An intent is closed only when the volume is stored as an object, or there is surely nothing.
@@ -145,7 +145,7 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
                 Decision::act(Because::Stored { volume }, Action::Close)
             }
             // A stranger under our name says nothing about what we began, and an object that is going may stand for an
-            // earlier one (#1469): what we began has to be found before it can be undone.
+            // earlier one (external-provisioner #1469): what we began has to be found before it can be undone.
             Some(_) | None => Decision::act(reason(seen), Action::Create),
         },
     }

@@ -1,4 +1,4 @@
-//! The rules of spec sidecars 2.4, 2.5 and 2.11, each by its number.
+//! The rules of PROVISION-2.4, PROVISION-2.5 and PROVISION-2.11, each by its number.
 
 use api::keys::{annotation, finalizer, provisioner};
 use api::{Claim, Class, Key, ReclaimPolicy, Uid, Volume};
@@ -43,30 +43,33 @@ fn wanted(verdict: &claim::Verdict) -> bool {
     matches!(verdict.actions[..], [claim::Action::Provision { .. }])
 }
 
+/// Rules: PROVISION-2.4.8, PROVISION-2.4.d, PROVISION-2.4.3
 #[test]
-fn a_claim_that_names_us_and_a_class_of_ours_gets_a_volume_2_4_8() {
+fn a_claim_that_names_us_and_a_class_of_ours_gets_a_volume() {
     let verdict = about(&claim(asked()), Some(&class("fast", json!({}))));
     assert!(wanted(&verdict), "{verdict:?}");
     let notice = verdict.because.notice().unwrap();
-    assert_eq!((notice.severity, notice.reason), (Severity::Normal, "Provisioning"), "2.4 d");
+    assert_eq!((notice.severity, notice.reason), (Severity::Normal, "Provisioning"), "PROVISION-2.4.d");
     let beta = claim(annotations(&[(annotation::BETA_STORAGE_PROVISIONER.text(), OURS)]));
-    assert!(wanted(&about(&beta, Some(&class("fast", json!({}))))), "#3: the older key counts");
+    assert!(wanted(&about(&beta, Some(&class("fast", json!({}))))), "PROVISION-2.4.3: the older key counts");
 }
 
+/// Rules: PROVISION-2.4.0, PROVISION-2.4.2
 #[test]
-fn a_claim_that_is_gone_or_has_a_volume_or_is_going_gets_none_2_4_0_2() {
+fn a_claim_that_is_gone_or_has_a_volume_or_is_going_gets_none() {
     let (names, fast) = (names(), class("fast", json!({})));
     let (names, beside) = (Names(&names), Beside::Asked);
     let gone = claim::Seen { claim: ClaimSeen::Gone, class: None, namesake: None, names, beside, held: None };
-    assert_eq!(claim::decide(&gone).because, claim::Because::ClaimGone, "#0");
+    assert_eq!(claim::decide(&gone).because, claim::Because::ClaimGone, "PROVISION-2.4.0");
     let has = about(&claim(over(asked(), json!({"spec": {"volumeName": "v"}}))), Some(&fast));
-    assert_eq!(has.because, claim::Because::HasVolume { volume: "v".into() }, "#2");
+    assert_eq!(has.because, claim::Because::HasVolume { volume: "v".into() }, "PROVISION-2.4.2");
     let going = over(asked(), json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}));
-    assert_eq!(about(&claim(going), Some(&fast)).because, claim::Because::ClaimGoing, "weakness of 2.4, fixed");
+    assert_eq!(about(&claim(going), Some(&fast)).because, claim::Because::ClaimGoing, "PROVISION-2.4");
 }
 
+/// Rules: PROVISION-2.4.3, PROVISION-2.4.5
 #[test]
-fn only_who_is_asked_acts_2_4_3_and_5() {
+fn only_who_is_asked_acts() {
     let fast = class("fast", json!({}));
     let asked_for = annotation::STORAGE_PROVISIONER.text();
     let migrated = annotation::MIGRATED_TO.text();
@@ -94,17 +97,18 @@ fn only_who_is_asked_acts_2_4_3_and_5() {
     assert!(wanted(&claim::decide(&seen)), "a binder in this process asks without a write");
 }
 
+/// Rules: PROVISION-2.4.6, PROVISION-2.4.7, PROVISION-2.4.c, PROVISION-2.4.e
 #[test]
-fn the_class_says_who_and_when_2_4_6_7_c_and_e() {
+fn the_class_says_who_and_when() {
     let missing = about(&claim(asked()), None);
-    assert_eq!(missing.because, claim::Because::ClassMissing { class: "fast".into() }, "#6");
+    assert_eq!(missing.because, claim::Because::ClassMissing { class: "fast".into() }, "PROVISION-2.4.6");
     assert_eq!(missing.because.standing(), Standing::Stuck);
     let none = about(&claim(over(asked(), json!({"spec": {"storageClassName": ""}}))), None);
     assert_eq!(none.because, claim::Because::NoClass);
     let foreign = about(&claim(asked()), Some(&class("fast", json!({"provisioner": "another"}))));
     assert!(matches!(foreign.because, claim::Because::ClassOfAnother { .. }), "c");
     let delayed = class("fast", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
-    assert_eq!(about(&claim(asked()), Some(&delayed)).because, claim::Because::NoNode { class: "fast".into() }, "#7");
+    assert_eq!(about(&claim(asked()), Some(&delayed)).because, claim::Because::NoNode { class: "fast".into() });
     for (key, mode) in [
         (annotation::SELECTED_NODE, &delayed),
         (annotation::ALPHA_SELECTED_NODE, &delayed),
@@ -116,8 +120,9 @@ fn the_class_says_who_and_when_2_4_6_7_c_and_e() {
     }
 }
 
+/// Rules: PROVISION-2.4.a, SIDECAR-13.4
 #[test]
-fn the_name_is_looked_up_as_it_really_is_2_4_a() {
+fn the_name_is_looked_up_as_it_really_is() {
     let (names, fast, asking) = (names(), class("fast", json!({})), claim(asked()));
     let decided = |namesake: &Volume| {
         claim::decide(&claim::Seen {
@@ -136,8 +141,9 @@ fn the_name_is_looked_up_as_it_really_is_2_4_a() {
     assert_eq!(taken.notice().unwrap().reason, "ProvisioningFailed");
 }
 
+/// Rule: PROVISION-2.4.1
 #[test]
-fn what_was_refused_as_invalid_waits_until_class_or_claim_changed_2_4_1() {
+fn what_was_refused_as_invalid_waits_until_class_or_claim_changed() {
     let (names, asking) = (names(), claim(asked()));
     let decided = |now: &Claim, class: &Class| {
         let uid = Uid::from("class-1");
@@ -156,8 +162,9 @@ fn what_was_refused_as_invalid_waits_until_class_or_claim_changed_2_4_1() {
     assert!(!wanted(&decided(&touched, &first)), "a write alone changes nothing");
 }
 
+/// Rule: PROVISION-2.4.2
 #[test]
-fn a_claim_that_was_served_is_read_before_it_is_served_again_1469() {
+fn a_claim_that_was_served_is_read_before_it_is_served_again() {
     let (names, fast, asking) = (names(), class("fast", json!({})), claim(asked()));
     let decided = |claim| {
         let (names, beside) = (Names(&names), Beside::NotAsked);
@@ -181,10 +188,11 @@ fn ended(stored: Option<&Volume>, attempt: Attempt<'_>) -> intent::Verdict {
     })
 }
 
+/// Rules: SIDECAR-P1, SIDECAR-P2, SIDECAR-P3, SIDECAR-P4, SIDECAR-P5, SIDECAR-P6
 #[test]
-fn a_begun_creation_is_repeated_until_it_is_stored_or_refused_p1_to_p6() {
+fn a_begun_creation_is_repeated_until_it_is_stored_or_refused() {
     assert_eq!(ended(None, Attempt::Open).actions, [intent::Action::Create]);
-    assert_eq!(ended(None, Attempt::Open).because, intent::Because::Orphaned, "P2: the claim is gone");
+    assert_eq!(ended(None, Attempt::Open).because, intent::Because::Orphaned, "SIDECAR-P2: the claim is gone");
     let made = volume("v", bond());
     assert_eq!(ended(None, Attempt::Made(&made)).actions, [intent::Action::Store]);
     let stored = ended(Some(&made), Attempt::Made(&made));
@@ -196,8 +204,9 @@ fn a_begun_creation_is_repeated_until_it_is_stored_or_refused_p1_to_p6() {
     }
 }
 
+/// Rule: SIDECAR-P4
 #[test]
-fn the_claim_changes_what_is_said_and_not_what_is_done_p4() {
+fn the_claim_changes_what_is_said_and_not_what_is_done() {
     let uid = Uid::from("claim-uid");
     let decided = |claim: &Claim| {
         let (claim, attempt) = (Some(claim), Attempt::Open);
@@ -217,8 +226,9 @@ fn the_claim_changes_what_is_said_and_not_what_is_done_p4() {
     assert_eq!(waiting.actions, elsewhere.actions);
 }
 
+/// Rule: PROVISION-2.10
 #[test]
-fn what_cannot_be_stored_under_its_name_is_undone_unless_somebody_has_it_1469() {
+fn what_cannot_be_stored_under_its_name_is_undone_unless_somebody_has_it() {
     let made = volume("v", bond());
     let stranger = volume("v", json!({"spec": {"csi": {"volumeHandle": "strange"}}}));
     assert_eq!(ended(Some(&stranger), Attempt::Open).actions, [intent::Action::Create], "first find what we began");
@@ -289,8 +299,9 @@ fn first(volume: &Volume) -> delete::Verdict {
     deleted(volume, Lookup::Absent, Backing::Unknown)
 }
 
+/// Rule: PROVISION-2.11.1
 #[test]
-fn a_volume_is_ours_by_its_maker_or_by_its_driver_2_11_1() {
+fn a_volume_is_ours_by_its_maker_or_by_its_driver() {
     let migrated = over(made_by(OLD), annotations(&[(annotation::MIGRATED_TO.text(), OURS)]));
     let cases = [
         (made_by(OURS), true),
@@ -309,17 +320,18 @@ fn a_volume_is_ours_by_its_maker_or_by_its_driver_2_11_1() {
     assert!(!delete::is_ours(&volume("v", json!({"spec": {"csi": {"driver": ""}}})), Names(&nobody)));
 }
 
+/// Rules: PROVISION-2.11.2, SIDECAR-P17, SIDECAR-14.5.8
 #[test]
-fn the_finalizer_follows_policy_and_phase_2_11_2_and_p17() {
+fn the_finalizer_follows_policy_and_phase() {
     let add = [delete::Action::AddFinalizer];
     let remove = [delete::Action::RemoveFinalizer];
     assert_eq!(first(&volume("v", state("Bound", "Delete"))).actions, add);
-    assert_eq!(first(&volume("v", state("Released", "Delete"))).actions, add, "P17: released before we saw it");
+    assert_eq!(first(&volume("v", state("Released", "Delete"))).actions, add, "SIDECAR-P17: released before we saw it");
     assert!(first(&volume("v", state("Available", "Delete"))).is_rest());
     assert!(first(&volume("v", over(state("Bound", "Delete"), guarded()))).is_rest());
     for policy in ["Retain", "Recycle"] {
         let verdict = first(&volume("v", over(state("Bound", policy), guarded())));
-        assert_eq!(verdict.actions, remove, "{policy} (2.11 2, checklist 8)");
+        assert_eq!(verdict.actions, remove, "{policy} (PROVISION-2.11.2, SIDECAR-14.5.8)");
         assert!(first(&volume("v", state("Bound", policy))).is_rest());
     }
     let strange = first(&volume("v", over(state("Released", "Shred"), guarded())));
@@ -327,8 +339,9 @@ fn the_finalizer_follows_policy_and_phase_2_11_2_and_p17() {
     assert!(strange.is_rest(), "nothing is done about a policy that nobody knows");
 }
 
+/// Rule: PROVISION-2.11.3
 #[test]
-fn only_a_released_volume_with_policy_delete_and_our_finalizer_is_deleted_2_11_3() {
+fn only_a_released_volume_with_policy_delete_and_our_finalizer_is_deleted() {
     for phase in ["Pending", "Available", "Bound", "Failed"] {
         let held = volume("v", over(state(phase, "Delete"), guarded()));
         assert!(first(&held).is_rest(), "{phase}");
@@ -364,8 +377,9 @@ fn a_live_claim_forbids_deletion_and_a_missing_one_is_asked_for() {
     assert_eq!(first(&unnamed).because, delete::Because::Unclaimed);
 }
 
+/// Rule: PROVISION-2.11.6
 #[test]
-fn the_object_goes_after_its_backing_and_the_finalizer_last_2_11_6() {
+fn the_object_goes_after_its_backing_and_the_finalizer_last() {
     let released = over(state("Released", "Delete"), guarded());
     let going = json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}});
     let decided = |patch: Value| deleted(&volume("v", patch), Lookup::NotCached, Backing::Gone);
@@ -374,8 +388,9 @@ fn the_object_goes_after_its_backing_and_the_finalizer_last_2_11_6() {
     assert_eq!(decided(over(state("Released", "Delete"), going)).because, delete::Because::Gone);
 }
 
+/// Rule: PROVISION-2.5
 #[test]
-fn failures_are_told_with_upstreams_reasons_2_5() {
+fn failures_are_told_with_upstreams_reasons() {
     let notice = failed("fast", "no room");
     assert_eq!(notice.reason, "ProvisioningFailed");
     assert_eq!(notice.message, "failed to provision volume with StorageClass \"fast\": no room");

@@ -1,4 +1,4 @@
-//! Which of several sockets of one driver is used (spec node 3.5, 31 #14).
+//! Which of several sockets of one driver is used (NODE-3.5, NODE-31.14).
 //!
 //! Upstream refuses a second socket of a driver until the first is gone. Here the newest of the highest version is used,
 //! and those before it stay as what to fall back to: a driver can be replaced without a moment in which nobody has it.
@@ -66,21 +66,23 @@ mod tests {
         Instance { driver: "d".to_owned(), version, order, held: "usable" }
     }
 
+    /// Rules: NODE-31.14, NODE-32.2
     #[test]
-    fn node_31_14_the_newest_is_used_and_the_one_before_it_when_that_goes() {
+    fn the_newest_is_used_and_the_one_before_it_when_that_goes() {
         let mut all = Instances::default();
         all.insert("/a", instance("1.0.0", 1));
         all.insert("/b", instance("1.0.0", 2));
         let order = |all: &Instances<&str>| all.chosen("d", |_| true).map(|instance| instance.order);
-        assert_eq!(order(&all), Some(2), "node 32 #2: the second is taken, not refused");
+        assert_eq!(order(&all), Some(2), "NODE-32.2: the second is taken, not refused");
         all.remove("/b");
         assert_eq!(order(&all), Some(1));
         all.remove("/a");
         assert_eq!(order(&all), None);
     }
 
+    /// Rule: NODE-3.5
     #[test]
-    fn node_3_5_a_higher_version_is_used_whenever_it_came() {
+    fn a_higher_version_is_used_whenever_it_came() {
         let mut all = Instances::default();
         all.insert("/new", instance("1.1.0", 1));
         all.insert("/old", instance("1.0.0", 2));

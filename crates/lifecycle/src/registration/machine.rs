@@ -102,7 +102,7 @@ pub fn decide(node: Lookup<'_, Node>, wanted: &Wanted, before: Before) -> Decisi
         (Lookup::Found(node), _) => node,
         (Lookup::NotCached, _) => return Decision::act(Because::NotCached, Action::ReadNode),
         (Lookup::Absent, Before::NeverSeen) => return Decision::act(Because::New, Action::CreateNode),
-        // As a kubelet, which does not bring back a node that somebody took out (4.1).
+        // As a kubelet, which does not bring back a node that somebody took out (NODE-4.1).
         (Lookup::Absent, Before::Seen) => return Decision::rest(Because::Removed),
     };
     let missing = |(key, _): &(&String, &String)| !node.meta.labels.has(key);
@@ -170,8 +170,9 @@ mod tests {
         assert_eq!(because(&other, Said::Ready), Because::Kept);
     }
 
+    /// Rule: NODE-4.1
     #[test]
-    fn node_4_1_readiness_is_said_when_it_differs_and_the_taint_of_new_nodes_goes_with_it() {
+    fn readiness_is_said_when_it_differs_and_the_taint_of_new_nodes_goes_with_it() {
         let taints =
             json!([{"key": taint::NOT_READY.text(), "effect": "NoSchedule"}, {"key": "x", "effect": "NoExecute"}]);
         let labels = json!({"os": "linux"});

@@ -1,4 +1,4 @@
-//! Registration: what a node's objects say about the drivers that run on it (spec node 3, 4).
+//! Registration: what a node's objects say about the drivers that run on it (NODE-3, NODE-4).
 //!
 //! [`announce`] decides what Node and CSINode should become, from the drivers that are registered and what each said of the
 //! node. [`version`] says which drivers speak a language of ours, [`instances`] which of several sockets of one driver is

@@ -1,4 +1,4 @@
-//! Startup taints: pods come to a node when its driver is there (users' pain 25).
+//! Startup taints: pods come to a node when its driver is there.
 //!
 //! A node is born with a taint that keeps pods away. It goes once the node's CSINode lists the driver, which is what a
 //! scheduler and an attach/detach controller look at; that the driver runs, or was told that it is registered, is not enough.
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn pain_25_a_startup_taint_goes_when_the_driver_is_listed_and_others_stay() {
+    fn a_startup_taint_goes_when_the_driver_is_listed_and_others_stay() {
         let taints = json!([{"key": "d/agent-not-ready", "effect": "NoExecute"},
             {"key": "d/agent-not-ready", "effect": "NoSchedule"}, {"key": "gpu", "value": "yes", "effect": "NoSchedule"}]);
         let (node, keys) = (node(taints), ["d/agent-not-ready".to_owned()]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn pain_25_without_the_taint_there_is_nothing_to_do() {
+    fn without_the_taint_there_is_nothing_to_do() {
         let listed = csi_node(json!([{"name": "d", "nodeID": "n"}]));
         let decided = decide(Lookup::Found(&node(json!([]))), Lookup::Found(&listed), "d", &["t".to_owned()]);
         assert!(decided.is_rest() && decided.because.standing() == Standing::Settled);

@@ -1,4 +1,4 @@
-//! Which versions of the interface a driver says it speaks (spec node 3.5).
+//! Which versions of the interface a driver says it speaks (NODE-3.5).
 //!
 //! What a registrar sends is the version of its registration, `1.0.0` for all that are known, not the driver's own.
 
@@ -80,15 +80,17 @@ mod tests {
         highest(&versions).map(|version| version.to_string())
     }
 
+    /// Rule: NODE-3.5
     #[test]
-    fn node_3_5_the_highest_version_with_major_1_counts() {
+    fn the_highest_version_with_major_1_counts() {
         assert_eq!(of(&["1.0.0"]), Ok("1.0".to_owned()));
         assert_eq!(of(&["v1.2.0", "1.10.1", "2.0.0", "0.3.0"]), Ok("1.10.1".to_owned()));
         assert_eq!(of(&["1.2.3-rc.1+build.7"]), Ok("1.2.3".to_owned()));
     }
 
+    /// Rule: NODE-3.5
     #[test]
-    fn node_3_5_no_version_and_only_foreign_versions_are_refused() {
+    fn no_version_and_only_foreign_versions_are_refused() {
         assert_eq!(of(&[]), Err(VersionError::None));
         for bad in [&["0.3.0"][..], &["2.0.0"], &["1"], &["one.two"], &[""], &["3.1", "99999999999999999999.1"]] {
             let error = of(bad).expect_err("none of them will do");

@@ -4,10 +4,10 @@
 //! kept, handed back or deleted as its reclaim policy says.
 //!
 //! # Invariants
-//! 1. A claim is gone only when the server said so: a cache that lacks it proves nothing (I1).
-//! 2. What a user wrote into `claimRef` is never erased, only its uid (I5).
-//! 3. A volume that was chosen for a claim and never given to it is put back, not reclaimed (weakness 6).
-//! 4. Nothing is deleted that a claim points at (I6).
+//! 1. A claim is gone only when the server said so: a cache that lacks it proves nothing (CTRL-I1).
+//! 2. What a user wrote into `claimRef` is never erased, only its uid (CTRL-I5).
+//! 3. A volume that was chosen for a claim and never given to it is put back, not reclaimed (CTRL-14.6).
+//! 4. Nothing is deleted that a claim points at (CTRL-I6).
 
 pub mod volume;
 

@@ -1,4 +1,4 @@
-//! One volume: spec controllers 4.4, rules V0 to V9, and 4.10.
+//! One volume: BIND-4.4, rules BIND-V0 to BIND-V9b, and BIND-4.10.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ pub enum Action {
     ReadClaim {
         key: Key,
     },
-    /// V0: correct the `migrated-to` annotation and the finalizers of deletion, in one write.
+    /// BIND-V0: correct the `migrated-to` annotation and the finalizers of deletion, in one write.
     Maintain {
         mark: Mark,
         add: Option<api::keys::Finalizer>,
@@ -56,15 +56,15 @@ pub enum Action {
         phase: VolumePhase,
         message: String,
     },
-    /// V6: the claim's turn. No write.
+    /// BIND-V6: the claim's turn. No write.
     WakeClaim {
         key: Key,
     },
-    /// V9a: nobody has it any more.
+    /// BIND-V9a: nobody has it any more.
     Erase {
         volume: Target,
     },
-    /// V9b: the user's reservation stays, the bond goes.
+    /// BIND-V9b: the user's reservation stays, the bond goes.
     ClearUid {
         volume: Target,
     },
@@ -151,7 +151,7 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
     }
 }
 
-/// V5 to V9: the claim that is meant exists.
+/// BIND-V5 to BIND-V9b: the claim that is meant exists.
 fn claimed(seen: &Seen<'_>, claim: &Claim) -> Verdict {
     let volume = seen.volume;
     let key = claim.key().clone();
@@ -170,11 +170,11 @@ fn claimed(seen: &Seen<'_>, claim: &Claim) -> Verdict {
     unbind(volume, Because::ClaimElsewhere { claim: key })
 }
 
-/// V4: the claim that is meant is gone.
+/// BIND-V4: the claim that is meant is gone.
 fn abandoned(seen: &Seen<'_>, key: Key) -> Verdict {
     let volume = seen.volume;
-    // A volume whose phase never became Bound was never given: W2 comes before the claim learns of it. Reclaiming it
-    // would destroy data that its maker put there and nobody ever had.
+    // A volume whose phase never became Bound was never given: BIND-W2 comes before the claim learns of it. Reclaiming
+    // it would destroy data that its maker put there and nobody ever had.
     let never_given = matches!(volume.phase, VolumePhase::Pending | VolumePhase::Available);
     if never_given && volume.bound_by_controller() && volume.provisioned_by().is_none() {
         return unbind(volume, Because::NeverGiven { claim: key });
@@ -182,7 +182,7 @@ fn abandoned(seen: &Seen<'_>, key: Key) -> Verdict {
     released(seen, Because::ClaimGone { claim: key })
 }
 
-/// V4 and V8: the phase first, then what the policy says.
+/// BIND-V4 and BIND-V8: the phase first, then what the policy says.
 fn released(seen: &Seen<'_>, because: Because) -> Verdict {
     let volume = seen.volume;
     match volume.phase {
@@ -193,7 +193,7 @@ fn released(seen: &Seen<'_>, because: Because) -> Verdict {
     }
 }
 
-/// V9: the volume is given back.
+/// BIND-V9a and BIND-V9b: the volume is given back.
 fn unbind(volume: &Volume, because: Because) -> Verdict {
     let target = Target::of(&volume.meta);
     let action = match volume.bound_by_controller() {
@@ -203,7 +203,7 @@ fn unbind(volume: &Volume, because: Because) -> Verdict {
     Decision::act(because, action)
 }
 
-/// Who deletes a volume (4.10).
+/// Who deletes a volume (BIND-4.10).
 enum Deleter<'a> {
     Plugin,
     Elsewhere(&'a str),
@@ -278,7 +278,7 @@ fn phase(volume: &Volume, phase: VolumePhase, because: Because) -> Verdict {
     Decision::act(because, Action::SetPhase { volume: Target::of(&volume.meta), phase, message })
 }
 
-/// V0: what 4.11 says about annotation and finalizers, when anything has to change.
+/// BIND-V0: what BIND-4.11 says about annotation and finalizers, when anything has to change.
 fn maintenance(volume: &Volume) -> Option<Action> {
     let maker = volume.provisioned_by();
     let mark = migration::mark(maker, volume.migrated_to());

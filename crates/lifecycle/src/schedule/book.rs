@@ -16,7 +16,7 @@ pub struct Assignment {
     pub pod: Key,
     pub uid: Uid,
     pub node: Word,
-    /// One per claim, in the order in which they are written: volumes that exist first (5.6).
+    /// One per claim, in the order in which they are written: volumes that exist first (SCHED-5.6).
     pub steps: Vec<Step>,
     pub since: Moment,
     pub stage: Stage,
@@ -120,7 +120,7 @@ impl Book {
         }
     }
 
-    /// Reserve (5.5): from now on nobody else is given what this pod was.
+    /// Reserve (SCHED-5.5): from now on nobody else is given what this pod was.
     pub fn assume(&mut self, assignment: Assignment, cluster: &dyn Cluster) {
         for step in &assignment.steps {
             self.by_claim.entry(step.claim.clone()).or_default().insert(assignment.pod.clone());

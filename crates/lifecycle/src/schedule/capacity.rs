@@ -1,4 +1,4 @@
-//! Room for volumes that are still to be made (spec controllers 5.3), with what is on its way counted (weakness 22).
+//! Room for volumes that are still to be made (SCHED-5.3), with what is on its way counted (CTRL-14.22).
 //!
 //! A CSIStorageCapacity says what there was when it was written. Claims whose volumes are on their way since then are in
 //! the [`Ledger`], and their size is taken off. A volume that was made stays there until its capacity object has been
@@ -12,7 +12,8 @@ use api::{Capacity, Claim, Meta, Pairs, Revision, Uid, Word};
 
 use super::{Cluster, Moment};
 
-/// How long a volume that was made is taken off a capacity that does not change: how often provisioners look (sidecars 2).
+/// How long a volume that was made is taken off a capacity that does not change: how often provisioners look
+/// (PROVISION-2.12).
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// A class that may have more room now.
@@ -95,7 +96,7 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Rooms {
     rooms: Vec<Room>,
-    /// By the first label that a node must have, so that a node is compared with few (weakness 24).
+    /// By the first label that a node must have, so that a node is compared with few (CTRL-14.24).
     by_label: BTreeMap<(Word, Box<str>), Vec<usize>>,
     labels: BTreeSet<Word>,
     /// Those that want no certain label.

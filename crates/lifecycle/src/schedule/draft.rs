@@ -1,4 +1,5 @@
-//! How the claims of a pod would get their volumes on one node (spec controllers 5.2, F1 to F4), and how good that is (5.4).
+//! How the claims of a pod would get their volumes on one node (SCHED-5.2, SCHED-F1 to SCHED-F4), and how good that is
+//! (SCHED-5.4).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +47,7 @@ struct Draft<'a> {
     made: Shares,
 }
 
-/// F1 to F4. Reasons add up, but for the one that makes the others pointless.
+/// SCHED-F1 to SCHED-F4. Reasons add up, but for the one that makes the others pointless.
 pub(super) fn volumes(place: &Node, wants: &[Want], reserved: &Reserved<'_>) -> Result<Found, Vec<Refusal>> {
     let mut refusals = Vec::new();
     let taken = reserved.taken.clone();
@@ -87,7 +88,7 @@ impl Draft<'_> {
         Found { steps: self.steps, score }
     }
 
-    /// F2 to F4: each delayed claim, the smallest first.
+    /// SCHED-F2 to SCHED-F4: each delayed claim, the smallest first.
     fn delayed(&mut self, wants: &[Want]) -> Result<(), Refusal> {
         let mut waiting: Vec<(&Want, &Class, &Hold)> = Vec::new();
         for want in wants {
@@ -95,7 +96,7 @@ impl Draft<'_> {
                 waiting.push((want, class, hold));
             }
         }
-        // F2 first: a claim that is meant for another node ends the matter, whatever else could be found.
+        // SCHED-F2 first: a claim that is meant for another node ends the matter, whatever else could be found.
         let apart = |hold: &Hold| matches!(hold, Hold::Node(node) if **node != *self.place.name());
         if waiting.iter().any(|(_, _, hold)| apart(hold)) {
             return Err(Refusal::NothingToBind);
@@ -114,7 +115,7 @@ impl Draft<'_> {
         left.into_iter().try_for_each(|(want, class)| self.make(want, class))
     }
 
-    /// F3: the smallest free volume that fits, if there is one.
+    /// SCHED-F3: the smallest free volume that fits, if there is one.
     fn take(&mut self, want: &Want, class: &Class) -> bool {
         let on = On { name: self.place.name(), labels: &self.place.meta.labels };
         let Offer::Free(volume) = self.reserved.shelf.offer_on(&want.claim, on, &self.taken) else { return false };
@@ -126,7 +127,7 @@ impl Draft<'_> {
         true
     }
 
-    /// F4: somebody makes volumes of the class, for this node, and there is room.
+    /// SCHED-F4: somebody makes volumes of the class, for this node, and there is room.
     fn make(&mut self, want: &Want, class: &Class) -> Result<(), Refusal> {
         let labels = &self.place.meta.labels;
         if matches!(&*class.provisioner, "" | provisioner::NONE) {

@@ -1,4 +1,4 @@
-//! How many volumes of a driver a node can have (spec controllers 5.9, NodeVolumeLimits).
+//! How many volumes of a driver a node can have (SCHED-5.9, NodeVolumeLimits).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub(super) fn within(node: &Node, wants: &[Want], cluster: &dyn Cluster, book: &
     if new.is_empty() {
         return Ok(());
     }
-    // A node whose CSINode is missing has no limits that anybody knows (weakness 26: as upstream, decided).
+    // A node whose CSINode is missing has no limits that anybody knows (CTRL-14.26: as upstream, decided).
     let known = cluster.csi_node(node.name());
     for (driver, new) in new {
         let here = known.as_ref().and_then(|known| known.driver(&driver));

@@ -1,4 +1,4 @@
-//! Schedule: the node for a pod that all of its volumes can be reached from (spec controllers 5).
+//! Schedule: the node for a pod that all of its volumes can be reached from (SCHED-5).
 //!
 //! Enters: a pod without a node. Leaves: each of its claims has a volume that the chosen node reaches, and then the pod
 //! has that node. Two decisions follow each other:
@@ -12,10 +12,10 @@
 //! objects yet is in the [`Book`].
 //!
 //! # Invariants
-//! 1. A pod goes to its node only when all its claims are bound and each volume admits the node (I10).
-//! 2. A claim that is meant for one node is never given another (I11): the mark is only written where there is none. It is
-//!    taken away only when it leads nowhere, see [`place::Why`].
-//! 3. A volume is promised to one claim at a time (I12), and room to one claim at a time (weakness 22).
+//! 1. A pod goes to its node only when all its claims are bound and each volume admits the node (CTRL-I10).
+//! 2. A claim that is meant for one node is never given another (CTRL-I11): the mark is only written where there is
+//!    none. It is taken away only when it leads nowhere, see [`place::Why`].
+//! 3. A volume is promised to one claim at a time (CTRL-I12), and room to one claim at a time (CTRL-14.22).
 //! 4. All of the book can be lost: what was written is found again in the objects, the rest is decided anew.
 //!
 //! # Not here

@@ -1,4 +1,4 @@
-//! Which node a pod goes to, and how each of its claims gets its volume there (spec controllers 5.1 to 5.5).
+//! Which node a pod goes to, and how each of its claims gets its volume there (SCHED-5.1 to SCHED-5.5).
 //!
 //! Every node is asked in upstream's order: the node itself, pods that share a claim, limits, volumes, zones. The first
 //! that refuses gives its reasons. Of the nodes that are left, the one where the fewest attempts have failed is taken, then
@@ -34,9 +34,9 @@ pub enum Action {
 /// Why a claim is no longer meant for a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// The node does not exist, and nothing was made for the claim (weakness 29).
+    /// The node does not exist, and nothing was made for the claim (CTRL-14.29).
     NodeGone,
-    /// The pod's other claims cannot have their volumes there, and elsewhere all could (weakness 23).
+    /// The pod's other claims cannot have their volumes there, and elsewhere all could (CTRL-14.23).
     Apart,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Look<'a> {
         look
     }
 
-    /// 5.3: room counts only if the driver says that it tells.
+    /// SCHED-5.3: room counts only if the driver says that it tells.
     fn measure(&mut self, class: &Class) {
         let name = Word::new(class.name());
         let driver = migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner);

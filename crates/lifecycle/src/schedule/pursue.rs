@@ -1,4 +1,4 @@
-//! What is left to do until a pod may go to the node that was chosen for it (spec controllers 5.6, rules K1 to K12).
+//! What is left to do until a pod may go to the node that was chosen for it (SCHED-5.6, rules SCHED-K1 to SCHED-K12).
 //!
 //! # Invariants
 //! 1. One write per decision, each against the revision it was judged by. Volumes that exist are written first.
@@ -19,7 +19,7 @@ use crate::decision::{Decision, Notice, Reason, Standing};
 /// What to do for a pod that is meant for a node. Each is one write, except where it says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// The volume names the claim, exactly as the binder's W1 would have it.
+    /// The volume names the claim, exactly as BIND-W1 would have it.
     Bond { volume: Target, claim: Key, uid: Uid },
     /// The claim is meant for the node: whoever makes volumes of its class makes one there.
     Pin { claim: Key, uid: Uid, revision: Revision, node: Word },
@@ -50,12 +50,12 @@ pub enum Because {
         claim: Box<str>,
         node: Word,
     },
-    /// K9: the claim is ahead of what we know of its volume.
+    /// SCHED-K9: the claim is ahead of what we know of its volume.
     AwaitingVolume {
         claim: Box<str>,
         volume: Box<str>,
     },
-    /// K12.
+    /// SCHED-K12.
     Ready {
         node: Word,
     },
@@ -65,7 +65,7 @@ pub enum Because {
         pod: Box<str>,
         node: Word,
     },
-    /// K1.
+    /// SCHED-K1.
     NodeGone {
         node: Word,
     },
@@ -75,19 +75,19 @@ pub enum Because {
     VolumeGone {
         volume: Word,
     },
-    /// K3 and K10.
+    /// SCHED-K3 and SCHED-K10.
     Elsewhere {
         volume: Box<str>,
         node: Word,
     },
-    /// K4.
+    /// SCHED-K4.
     BondReset {
         volume: Word,
     },
     Taken {
         volume: Word,
     },
-    /// K7 and K8: whoever makes volumes could not make this one there.
+    /// SCHED-K7 and SCHED-K8: whoever makes volumes could not make this one there.
     NotMade {
         claim: Box<str>,
     },
@@ -161,7 +161,8 @@ fn part(step: &mut Step, place: &Node, cluster: &dyn Cluster) -> Part {
     }
 }
 
-/// K2 to K5. The cache holds what we wrote, so that nothing here can be older than our own write (K2).
+/// SCHED-K2 to SCHED-K5. The cache holds what we wrote, so that nothing here can be older than our own write
+/// (SCHED-K2).
 fn bond(step: &mut Step, claim: &Claim, name: Word, place: &Node, cluster: &dyn Cluster) -> Part {
     let Some(volume) = cluster.volume(&name) else { return Part::Fails(Because::VolumeGone { volume: name }) };
     if !reaches(&volume, place) {
@@ -190,7 +191,7 @@ fn available(claim: &Claim, volume: &Volume) -> bool {
     volume.phase == VolumePhase::Available && compatible::picked(claim, volume).is_ok()
 }
 
-/// K6 to K8 and K11.
+/// SCHED-K6 to SCHED-K8 and SCHED-K11.
 fn make(step: &mut Step, claim: &Claim, place: &Node) -> Part {
     let (name, node) = (claim.name().into(), Word::new(place.name()));
     match claim.selected_node() {

@@ -1,4 +1,4 @@
-//! What a pod's claims are before any node is looked at (spec controllers 5.1).
+//! What a pod's claims are before any node is looked at (SCHED-5.1).
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub enum Unready {
     },
     /// A claim that does not wait for a node, and has no volume.
     Immediate,
-    /// A volume is reserved for a claim and does not suit it: nothing else is taken or made (weakness 3).
+    /// A volume is reserved for a claim and does not suit it: nothing else is taken or made (CTRL-14.3).
     Unsuitable {
         claim: Box<str>,
         volume: Box<str>,

@@ -1,4 +1,4 @@
-//! Checking a filesystem and giving a clone an identity of its own (fact 16, F.4 "duplicates").
+//! Checking a filesystem and giving a clone an identity of its own (LOCAL-0.16, LOCAL-F.4 "duplicates").
 
 use std::path::Path;
 

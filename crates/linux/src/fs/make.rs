@@ -1,4 +1,4 @@
-//! Making filesystems, with the options of F.5.
+//! Making filesystems, with the options of LOCAL-F.5.
 
 use std::fs::OpenOptions;
 use std::os::fd::BorrowedFd;
@@ -16,9 +16,10 @@ use crate::command::{CommandError, Run};
 pub struct Mkfs<'a> {
     /// The identity, chosen beforehand, so that a filesystem found after a crash can be recognised as ours.
     pub uuid: Uuid,
-    /// The logical block size of the loop device; XFS must not use larger sectors than it will be mounted on (fact 15).
+    /// The logical block size of the loop device; XFS must not use larger sectors than it will be mounted on
+    /// (LOCAL-0.15).
     pub sector_size: u32,
-    /// The flock of the image. The child holds it as long as it writes, even if we die (G.3).
+    /// The flock of the image. The child holds it as long as it writes, even if we die (LOCAL-G.3).
     pub lock: Option<BorrowedFd<'a>>,
 }
 
@@ -41,8 +42,8 @@ pub fn mkfs(fs_type: FsType, device: &Path, how: &Mkfs<'_>, deadline: Duration) 
     wipe(device)?;
     let uuid = how.uuid.to_string();
     let run = match fs_type {
-        // 4 KiB blocks always: mke2fs would give a small volume 1 KiB blocks for life (fact 18). Nothing is discarded,
-        // because a fresh image has nothing to discard.
+        // 4 KiB blocks always: mke2fs would give a small volume 1 KiB blocks for life (LOCAL-0.18). Nothing is
+        // discarded, because a fresh image has nothing to discard.
         FsType::Ext4 => {
             Run::new(MKFS_EXT4, deadline).args(["-q", "-F", "-m0", "-b", "4096", "-E", "nodiscard", "-U"]).args([&uuid])
         }

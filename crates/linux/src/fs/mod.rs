@@ -1,4 +1,4 @@
-//! Filesystems inside volumes: ext4 (default), XFS and btrfs (F.4, F.5).
+//! Filesystems inside volumes: ext4 (default), XFS and btrfs (LOCAL-F.4, LOCAL-F.5).
 //!
 //! # Invariants
 //! 1. [`probe`] answers "empty" only after it has read everything it wanted to read and found zeros.
@@ -62,8 +62,8 @@ impl FsType {
         }
     }
 
-    /// The smallest volume we make with it, in bytes. mkfs.xfs enforces its own (fact 17), the kernel resizes no btrfs to
-    /// less than 256 MiB, and that of ext4 is practical.
+    /// The smallest volume we make with it, in bytes. mkfs.xfs enforces its own (LOCAL-0.17), the kernel resizes no
+    /// btrfs to less than 256 MiB, and that of ext4 is practical.
     pub fn minimum_bytes(self) -> u64 {
         match self {
             FsType::Ext4 => 32 << 20,

@@ -61,8 +61,9 @@ fn a_made_filesystem_is_recognised_with_the_uuid_it_was_given() {
     });
 }
 
+/// Rule: LOCAL-G.3
 #[test]
-fn a_filesystem_can_be_made_again_with_the_same_uuid_or_over_another_g3() {
+fn a_filesystem_can_be_made_again_with_the_same_uuid_or_over_another() {
     each(|rig, fs_type, size| {
         let (_image, attached) = rig.formatted("a.img", fs_type, size);
         let device = &attached.device.path;
@@ -77,8 +78,9 @@ fn a_filesystem_can_be_made_again_with_the_same_uuid_or_over_another_g3() {
     });
 }
 
+/// Rule: LOCAL-G.3
 #[test]
-fn doubt_is_never_called_empty_g3() {
+fn doubt_is_never_called_empty() {
     needs!();
     let rig = Rig::new();
     assert!(probe(&rig.path("missing")).is_err());
@@ -96,8 +98,9 @@ fn doubt_is_never_called_empty_g3() {
     assert_eq!(probe(&rig.path("byte.img")).unwrap(), Probe::Foreign("unrecognised data".to_owned()));
 }
 
+/// Rule: LOCAL-0.17
 #[test]
-fn too_small_a_device_is_refused_before_anything_is_written_fact_17() {
+fn too_small_a_device_is_refused_before_anything_is_written() {
     each(|rig, fs_type, _| {
         let image = rig.image("small.img", fs_type.minimum_bytes() - MIB);
         let device = rig.attach(&image).device.path;
@@ -110,8 +113,9 @@ fn too_small_a_device_is_refused_before_anything_is_written_fact_17() {
     });
 }
 
+/// Rule: LOCAL-0.18
 #[test]
-fn ext4_has_4_kib_blocks_however_small_it_is_fact_18() {
+fn ext4_has_4_kib_blocks_however_small_it_is() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let (_image, attached) = rig.formatted("a.img", FsType::Ext4, 32 * MIB);
@@ -123,8 +127,9 @@ fn enlarge(image: &File, device: &loopdev::LoopDevice, size: u64) {
     assert_eq!(device.refresh_capacity().unwrap(), size);
 }
 
+/// Rule: LOCAL-0.19
 #[test]
-fn a_mounted_filesystem_grows_to_its_device_and_then_rests_fact_19() {
+fn a_mounted_filesystem_grows_to_its_device_and_then_rests() {
     each(|rig, fs_type, size| {
         let (image, attached, target) = rig.mounted("a.img", fs_type, size);
         let device = &attached.device;
@@ -144,8 +149,9 @@ fn a_mounted_filesystem_grows_to_its_device_and_then_rests_fact_19() {
     });
 }
 
+/// Rule: LOCAL-F.5
 #[test]
-fn offline_only_ext4_grows_f5() {
+fn offline_only_ext4_grows() {
     each(|rig, fs_type, size| {
         let (image, attached) = rig.formatted("a.img", fs_type, size);
         enlarge(&image, &attached.device, size + 256 * MIB);
@@ -172,8 +178,9 @@ fn replay(rig: &Rig, fs_type: FsType, device: &Path) {
     unmount_all(&target).unwrap();
 }
 
+/// Rule: LOCAL-0.16
 #[test]
-fn a_clone_gets_its_own_uuid_and_mounts_beside_the_original_fact_16() {
+fn a_clone_gets_its_own_uuid_and_mounts_beside_the_original() {
     each(|rig, fs_type, size| {
         let (_image, _attached, original) = rig.mounted("a.img", fs_type, size);
         fs::write(original.join("file"), "data").unwrap();
@@ -195,8 +202,9 @@ fn a_clone_gets_its_own_uuid_and_mounts_beside_the_original_fact_16() {
     });
 }
 
+/// Rule: LOCAL-F.5
 #[test]
-fn a_check_cleans_up_after_a_crash_and_reports_damage_f5() {
+fn a_check_cleans_up_after_a_crash_and_reports_damage() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let (_image, _attached, target) = rig.mounted("a.img", FsType::Ext4, 64 * MIB);

@@ -1,4 +1,4 @@
-//! Image files: making, growing, cloning and copying them (F.2, F.3).
+//! Image files: making, growing, cloning and copying them (LOCAL-F.2, LOCAL-F.3).
 //!
 //! # Invariants
 //! 1. A file that could not be made complete is removed again: `fallocate` may fail half way and keep what it got.

@@ -21,8 +21,9 @@ fn go_on(_: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
+/// Rule: LOCAL-F.2
 #[test]
-fn a_sparse_file_takes_no_space_and_a_thick_one_all_of_it_f2() {
+fn a_sparse_file_takes_no_space_and_a_thick_one_all_of_it() {
     let rig = Rig::new();
     let sparse = rig.image("sparse", 16 * MIB);
     assert_eq!((length(&sparse).unwrap(), allocated_bytes(&sparse).unwrap()), (16 * MIB, 0));
@@ -35,8 +36,9 @@ fn a_sparse_file_takes_no_space_and_a_thick_one_all_of_it_f2() {
     assert_eq!((length(&sparse).unwrap(), allocated_bytes(&sparse).unwrap()), (32 * MIB, 0));
 }
 
+/// Rule: LOCAL-F.2
 #[test]
-fn a_failed_allocation_leaves_nothing_behind_f2() {
+fn a_failed_allocation_leaves_nothing_behind() {
     let rig = Rig::new();
     let path = rig.path("huge");
     let error = create_thick(&path, 1 << 60).unwrap_err();
@@ -93,8 +95,9 @@ fn pools(rig: &Rig) -> Vec<PathBuf> {
     vec![rig.dir("plain"), xfs]
 }
 
+/// Rule: LOCAL-0.21
 #[test]
-fn reflink_works_on_xfs_and_the_probe_knows_fact_21() {
+fn reflink_works_on_xfs_and_the_probe_knows() {
     needs!(FsType::Xfs, FsType::Ext4);
     let rig = Rig::new();
     let xfs = rig.mounted("xfs.img", FsType::Xfs, 300 * MIB).2;

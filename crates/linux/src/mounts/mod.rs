@@ -1,9 +1,10 @@
-//! Mounting, binding and unmounting (F.9).
+//! Mounting, binding and unmounting (LOCAL-F.9).
 //!
 //! # Invariants
 //! 1. A mount appears at its target complete: all options are set on a detached mount, which is then moved into place
-//!    in one step. There is no moment at which a read-only publish is writable (fact 14).
-//! 2. The target is opened once, without following a symbolic link, and the mount goes onto that descriptor (R16).
+//!    in one step. There is no moment at which a read-only publish is writable (LOCAL-0.14).
+//! 2. The target is opened once, without following a symbolic link, and the mount goes onto that descriptor
+//!    (LOCAL-R16).
 //! 3. [`unmount_all`] removes every layer at exactly the target and is never lazy: a lazy unmount hides a filesystem that
 //!    is still active, and the next stage would mount it twice. Only [`unmount_top`] can be told to, for a filesystem that
 //!    does not answer any more.
@@ -66,7 +67,7 @@ pub fn mount_fs(device: &Path, target: &Path, fs_type: &str, flags: &MountFlags)
     let target_fd = open_end(target)?;
     let context = match fsopen(fs_type, FsOpenFlags::FSOPEN_CLOEXEC) {
         Ok(context) => context,
-        // Only here does ENOSYS mean "old kernel"; XFS also answers it for a wrong sector size (fact 15).
+        // Only here does ENOSYS mean "old kernel"; XFS also answers it for a wrong sector size (LOCAL-0.15).
         Err(Errno::NOSYS) => return mount_old(device, &target_fd, fs_type, flags),
         Err(source) => {
             let (fs_type, device) = (fs_type.to_owned(), device.to_path_buf());

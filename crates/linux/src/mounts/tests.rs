@@ -15,8 +15,9 @@ fn top(path: &Path) -> Mount {
     MountTable::read().unwrap().top(path).unwrap().clone()
 }
 
+/// Rule: LOCAL-F.9
 #[test]
-fn a_filesystem_is_mounted_with_its_flags_and_identified_by_its_device_f9() {
+fn a_filesystem_is_mounted_with_its_flags_and_identified_by_its_device() {
     needs!(FsType::Ext4);
     let rig = Rig::new();
     let (_image, attached) = rig.formatted("a.img", FsType::Ext4, 64 * MIB);
@@ -56,8 +57,9 @@ fn a_blank_device_does_not_mount() {
     assert_eq!(error.errno(), Some(Errno::INVAL));
 }
 
+/// Rule: LOCAL-0.14
 #[test]
-fn a_read_only_bind_is_enforced_and_keeps_the_other_attributes_fact_14() {
+fn a_read_only_bind_is_enforced_and_keeps_the_other_attributes() {
     needs!();
     let rig = Rig::new();
     let (source, target) = (rig.dir("source"), rig.dir("target"));
@@ -73,8 +75,9 @@ fn a_read_only_bind_is_enforced_and_keeps_the_other_attributes_fact_14() {
     assert!(is_mount_point(&target).unwrap(), "a bind of the same filesystem is a mount point");
 }
 
+/// Rule: LOCAL-F.9
 #[test]
-fn a_device_node_is_bound_onto_a_file_and_found_by_its_number_f9() {
+fn a_device_node_is_bound_onto_a_file_and_found_by_its_number() {
     needs!();
     let rig = Rig::new();
     let image = rig.image("a.img", 8 * MIB);
@@ -87,8 +90,9 @@ fn a_device_node_is_bound_onto_a_file_and_found_by_its_number_f9() {
     assert_eq!(found, [&target]);
 }
 
+/// Rule: LOCAL-0.13
 #[test]
-fn a_read_only_bind_of_a_node_does_not_protect_but_a_read_only_loop_does_fact_13() {
+fn a_read_only_bind_of_a_node_does_not_protect_but_a_read_only_loop_does() {
     needs!();
     let rig = Rig::new();
     let writes = |attach: Attach, name: &str| {
@@ -104,8 +108,9 @@ fn a_read_only_bind_of_a_node_does_not_protect_but_a_read_only_loop_does_fact_13
     assert!(!writes(Attach { read_only: true, ..RW }, "loop"));
 }
 
+/// Rule: LOCAL-R16
 #[test]
-fn a_symlink_is_refused_as_a_target_r16() {
+fn a_symlink_is_refused_as_a_target() {
     needs!();
     let rig = Rig::new();
     let (source, victim) = (rig.dir("source"), rig.dir("victim"));
@@ -117,8 +122,9 @@ fn a_symlink_is_refused_as_a_target_r16() {
     assert!(!is_mount_point(&link).unwrap());
 }
 
+/// Rule: LOCAL-R17
 #[test]
-fn every_layer_is_unmounted_r17() {
+fn every_layer_is_unmounted() {
     needs!();
     let rig = Rig::new();
     let (source, target) = (rig.dir("source"), rig.dir("target"));
@@ -154,8 +160,9 @@ fn a_target_under_a_symlinked_parent_is_unmounted() {
     assert_eq!(unmount_all(&rig.path("alias/target")).unwrap(), Unmounted { layers: 1 });
 }
 
+/// Rule: LOCAL-0.15
 #[test]
-fn a_large_sector_loop_does_not_mount_a_small_sector_xfs_fact_15() {
+fn a_large_sector_loop_does_not_mount_a_small_sector_xfs() {
     needs!(FsType::Xfs);
     let rig = Rig::new();
     let (image, attached) = rig.formatted("a.img", FsType::Xfs, 300 * MIB);
@@ -167,8 +174,9 @@ fn a_large_sector_loop_does_not_mount_a_small_sector_xfs_fact_15() {
     assert_eq!(error.errno(), Some(Errno::NOSYS), "ENOSYS of XFS must not be taken for an old kernel: {error}");
 }
 
+/// Rule: LOCAL-0.16
 #[test]
-fn xfs_clones_need_nouuid_fact_16() {
+fn xfs_clones_need_nouuid() {
     needs!(FsType::Xfs);
     let rig = Rig::new();
     let (_image, attached, first) = rig.mounted("a.img", FsType::Xfs, 300 * MIB);
@@ -185,8 +193,9 @@ fn xfs_clones_need_nouuid_fact_16() {
 }
 
 /// The driver once failed because mounts came and went all the time.
+/// Rule: LOCAL-R18
 #[test]
-fn a_table_that_never_stands_still_is_read_and_misses_nothing_that_stays_r18() {
+fn a_table_that_never_stands_still_is_read_and_misses_nothing_that_stays() {
     use std::sync::atomic::{AtomicBool, Ordering};
     needs!();
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! btrfs subvolumes: directories that can be snapshotted in one step (F.4).
+//! btrfs subvolumes: directories that can be snapshotted in one step (LOCAL-F.4).
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;

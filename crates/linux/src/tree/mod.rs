@@ -1,4 +1,5 @@
-//! Directory trees with contents that users control (F.8): copying, deleting, giving to a group, and btrfs subvolumes.
+//! Directory trees with contents that users control (LOCAL-F.8): copying, deleting, giving to a group, and btrfs
+//! subvolumes.
 //!
 //! # Invariants
 //! 1. No symbolic link is ever followed, and no name is looked up twice by path: every directory is opened relative

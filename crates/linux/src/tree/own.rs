@@ -1,4 +1,4 @@
-//! Giving a tree to a group (node 14): what `fsGroup` of a pod does to its volumes.
+//! Giving a tree to a group (NODE-14): what `fsGroup` of a pod does to its volumes.
 //!
 //! # Invariants
 //! 1. Children come before their directory and the root comes last, so that a walk that was cut short is seen by looking

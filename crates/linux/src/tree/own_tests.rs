@@ -1,4 +1,4 @@
-//! Giving trees to a group (node 14).
+//! Giving trees to a group (NODE-14).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -27,8 +27,9 @@ fn with_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
+/// Rule: NODE-14
 #[test]
-fn files_and_directories_get_the_bits_of_their_group_node_14() {
+fn files_and_directories_get_the_bits_of_their_group() {
     needs!();
     let rig = Rig::new();
     let root = rig.dir("volume");
@@ -54,8 +55,9 @@ fn files_and_directories_get_the_bits_of_their_group_node_14() {
     assert!(!is_owned(&root, GROUP + 1, GroupBits::ReadWrite).unwrap());
 }
 
+/// Rule: NODE-14
 #[test]
-fn a_read_only_volume_gets_no_write_bits_node_14() {
+fn a_read_only_volume_gets_no_write_bits() {
     needs!();
     let rig = Rig::new();
     let root = rig.dir("volume");
@@ -68,8 +70,9 @@ fn a_read_only_volume_gets_no_write_bits_node_14() {
     assert!(!is_owned(&root, GROUP, GroupBits::ReadWrite).unwrap());
 }
 
+/// Rule: NODE-14
 #[test]
-fn links_belong_to_the_group_and_what_they_name_does_not_node_14() {
+fn links_belong_to_the_group_and_what_they_name_does_not() {
     needs!();
     let rig = Rig::new();
     let (root, outside) = (rig.dir("volume"), rig.dir("outside"));
@@ -97,8 +100,9 @@ fn another_filesystem_in_the_tree_is_passed_by() {
     assert_eq!(facts(&root).0, GROUP);
 }
 
+/// Rule: NODE-30.23
 #[test]
-fn a_walk_that_is_stopped_leaves_the_root_to_be_walked_again_node_30_23() {
+fn a_walk_that_is_stopped_leaves_the_root_to_be_walked_again() {
     needs!();
     let rig = Rig::new();
     let root = rig.dir("volume");
@@ -134,8 +138,9 @@ fn a_deep_tree_needs_few_descriptors() {
     remove_tree(&root).unwrap();
 }
 
+/// Rule: NODE-14
 #[test]
-fn what_cannot_be_changed_is_counted_and_stops_nothing_node_14() {
+fn what_cannot_be_changed_is_counted_and_stops_nothing() {
     needs!();
     let rig = Rig::new();
     let root = rig.dir("volume");
@@ -152,8 +157,9 @@ fn what_cannot_be_changed_is_counted_and_stops_nothing_node_14() {
     assert_eq!(facts(&root.join("file")).0, GROUP);
 }
 
+/// Rule: NODE-31.19
 #[test]
-fn what_is_right_already_is_not_touched_node_31_19() {
+fn what_is_right_already_is_not_touched() {
     needs!();
     let rig = Rig::new();
     let root = rig.dir("volume");

@@ -11,8 +11,9 @@ use crate::image;
 use crate::mounts::{BindOptions, bind};
 use crate::rig::{MIB, Rig, needs};
 
+/// Rule: LOCAL-F.8
 #[test]
-fn a_copy_has_everything_the_original_has_f8() {
+fn a_copy_has_everything_the_original_has() {
     needs!();
     let rig = Rig::new();
     let (src, dst) = (rig.dir("src"), rig.dir("dst"));
@@ -50,8 +51,9 @@ fn a_copy_has_everything_the_original_has_f8() {
     assert_eq!(&value[..length], b"hello");
 }
 
+/// Rule: LOCAL-F.8
 #[test]
-fn deleting_does_not_follow_links_f8() {
+fn deleting_does_not_follow_links() {
     let rig = Rig::new();
     let (tree, outside) = (rig.dir("tree/a/b/.."), rig.dir("outside"));
     fs::write(outside.join("precious"), "x").unwrap();
@@ -64,8 +66,9 @@ fn deleting_does_not_follow_links_f8() {
     assert!(outside.join("precious").exists());
 }
 
+/// Rule: LOCAL-F.8
 #[test]
-fn deleting_and_copying_stop_at_a_mount_point_f8() {
+fn deleting_and_copying_stop_at_a_mount_point() {
     needs!();
     let rig = Rig::new();
     let (outside, inside) = (rig.dir("outside"), rig.dir("tree/mnt"));
@@ -97,8 +100,9 @@ fn a_tree_of_any_depth_is_deleted() {
     assert!(!root.exists());
 }
 
+/// Rule: LOCAL-F.8
 #[test]
-fn immutable_files_are_deleted_too_f8() {
+fn immutable_files_are_deleted_too() {
     needs!();
     let rig = Rig::new();
     let file = rig.dir("tree").join("fixed");
@@ -112,8 +116,9 @@ fn immutable_files_are_deleted_too_f8() {
     assert!(!file.exists());
 }
 
+/// Rule: LOCAL-F.4
 #[test]
-fn btrfs_subvolumes_are_created_snapshotted_and_deleted_f4() {
+fn btrfs_subvolumes_are_created_snapshotted_and_deleted() {
     needs!(FsType::Btrfs);
     let rig = Rig::new();
     let pool = rig.mounted("pool.img", FsType::Btrfs, 256 * MIB).2;

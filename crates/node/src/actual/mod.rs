@@ -1,4 +1,4 @@
-//! What this machine has: the agent's memory of it, rebuilt from disk at every start (node 6.1).
+//! What this machine has: the agent's memory of it, rebuilt from disk at every start (NODE-6.1).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::layout::{Name, Plugin};
 
-/// The unique name of a volume on this machine (node 2.2).
+/// The unique name of a volume on this machine (NODE-2.2).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VolumeId(Arc<str>);
 
@@ -106,7 +106,7 @@ pub struct Entry {
     pub context: Option<Label>,
     /// How large its filesystem is known to be.
     pub size: Option<Amount>,
-    /// The size that the driver refused to grow to while it is in use; not asked again for it (node 18.1).
+    /// The size that the driver refused to grow to while it is in use; not asked again for it (NODE-18.1).
     pub refused: Option<Amount>,
 }
 

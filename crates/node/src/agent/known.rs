@@ -13,7 +13,7 @@ use crate::actual::{Attachable, What};
 const LOOKUPS: usize = 16;
 
 impl Agent {
-    /// Resolves every pod once and reads the node, and then allows taking away (node 5.1, 7.1, 21.5).
+    /// Resolves every pod once and reads the node, and then allows taking away (NODE-5.1, NODE-7.1, NODE-21.5).
     pub(super) async fn learn(&self) {
         self.pods.synced().await;
         self.context.cache::<CsiDriver>().synced().await;
@@ -45,7 +45,7 @@ impl Agent {
     }
 
     /// What could not be understood at the start is tried again: when a volume changes, and less and less often without
-    /// that (weakness node 31 #8).
+    /// that (NODE-31.8).
     async fn mend(&self) {
         let named: Vec<Key> = self.world().unread.iter().filter_map(Unread::volume).collect();
         // An agent that keeps only what its pods need hears of these, too.

@@ -78,7 +78,7 @@ impl fmt::Display for Unread {
 }
 
 impl World {
-    /// What the node's status should list as in use (node 20).
+    /// What the node's status should list as in use (NODE-20).
     pub(crate) fn in_use(&self, attaches: impl Fn(&str) -> bool) -> BTreeSet<Box<str>> {
         use crate::actual::{Attachable, What};
         let wanted = self.desired.volumes().filter(|(_, wish)| match &wish.what {
@@ -90,7 +90,7 @@ impl World {
         wanted.chain(held.map(|(id, _)| id.as_str().into())).collect()
     }
 
-    /// Something outside changed: what failed is tried again at once (weakness node 31 #11).
+    /// Something outside changed: what failed is tried again at once (NODE-31.11).
     pub(crate) fn forgive(&mut self, id: &VolumeId) {
         if let Some(failures) = self.failures.get_mut(id) {
             let now = Instant::now();

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. Nothing is taken away before the disk was read, every pod of the node was resolved once, and, if anything was found,
-//!    the node was read (node 5.1, 7, 30 #1 #2).
+//!    the node was read (NODE-5.1, NODE-7, NODE-30.1, NODE-30.2).
 //! 2. Everything that must survive is on disk or in the API; [`World`] is a memory that may be lost at any time.
 
 mod known;
@@ -41,7 +41,7 @@ use crate::tokens::Tokens;
 /// Between attempts at what has to succeed before anything else can.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often a failed operation is tried again: 500 ms, doubled, at most 2 min 2 s (node 8.2).
+/// How often a failed operation is tried again: 500 ms, doubled, at most 2 min 2 s (NODE-8.2).
 pub(crate) const BACKOFF: Backoff = Backoff { start: Duration::from_millis(500), max: Duration::from_secs(122) };
 
 /// How the agent behaves.
@@ -57,9 +57,9 @@ pub struct Options {
     pub finish_pods: bool,
     /// How long one call to a driver may take.
     pub timeout: Duration,
-    /// How often a volume is published again whose driver wants that; up to half of it is added by chance (node 16).
+    /// How often a volume is published again whose driver wants that; up to half of it is added by chance (NODE-16).
     pub republish: Duration,
-    /// How often drivers are asked how full volumes are. `None` turns it off (node 19).
+    /// How often drivers are asked how full volumes are. `None` turns it off (NODE-19).
     pub stats: Option<Duration>,
     /// How long a driver may be away before its volumes that nobody wants are unmounted without it. `None`: for ever.
     pub alone_after: Option<Duration>,

@@ -1,4 +1,4 @@
-//! A pod: what it wants, what it is told, and its end (node 5, 22).
+//! A pod: what it wants, what it is told, and its end (NODE-5, NODE-22).
 
 use std::sync::Arc;
 
@@ -187,7 +187,7 @@ impl Agent {
         Ok(())
     }
 
-    /// A pod that ends: when nothing of it is left on this machine, its object may go (node 22).
+    /// A pod that ends: when nothing of it is left on this machine, its object may go (NODE-22).
     async fn finish(&self, pod: &Arc<LocalPod>) -> Result<Verdict, Error> {
         {
             let world = self.world();

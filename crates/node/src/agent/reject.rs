@@ -1,4 +1,4 @@
-//! A pod that waits: it is told what for, and given back if its volumes find no slot here (node 4.4, 32 #20).
+//! A pod that waits: it is told what for, and given back if its volumes find no slot here (NODE-4.4, NODE-32.20).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What changes wakes whom it concerns; nothing polls (weaknesses node 31 #11 to #13).
+//! What changes wakes whom it concerns; nothing polls (NODE-31.11 to NODE-31.13).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -184,7 +184,7 @@ fn stands_for(attachment: &Attachment, volumes: &Cache<Volume>) -> Option<Volume
     (target.attachment(&attachment.node) == attachment.name()).then(|| target.unique().into())
 }
 
-/// Whether a volume was refused for want of a slot, and that is news (node 4.4).
+/// Whether a volume was refused for want of a slot, and that is news (NODE-4.4).
 fn news_of_no_slot(before: Option<&Arc<Attachment>>, after: Option<&Arc<Attachment>>) -> bool {
     let error = |attachment: &Arc<Attachment>| attachment.attach_error.clone();
     let now = after.and_then(error).filter(|error| error.code == Some(slots::FULL));

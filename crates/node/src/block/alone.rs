@@ -1,4 +1,4 @@
-//! Devices of a driver that never comes back: the machine takes them from pods by itself (node 31 #25).
+//! Devices of a driver that never comes back: the machine takes them from pods by itself (NODE-31.25).
 
 use api::Uid;
 use lifecycle::node::Class;

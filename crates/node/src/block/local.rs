@@ -1,4 +1,4 @@
-//! Local volumes in block mode: a device of this machine for a pod, as it is (node 17.1 step 8, 24).
+//! Local volumes in block mode: a device of this machine for a pod, as it is (NODE-17.1.8, NODE-24).
 //!
 //! No driver and no step for the whole machine. The file that the device is bound to is made first and goes last, so that a
 //! pod that may have something is found again from the disk alone.

@@ -1,4 +1,4 @@
-//! Block volumes: a device for a pod, held so that the kernel does not give its number to another (node 17).
+//! Block volumes: a device for a pod, held so that the kernel does not give its number to another (NODE-17).
 
 mod alone;
 mod local;
@@ -41,7 +41,7 @@ impl Place {
 }
 
 impl Agent {
-    /// One step for a device. What fails on the way to it is told in the words that upstream has for devices (node 26).
+    /// One step for a device. What fails on the way to it is told in the words that upstream has for devices (NODE-26).
     pub(crate) async fn act_block(&self, step: &Step, view: &View) -> Result<Effect, Failure> {
         let ended = match step {
             Step::Stage(_) => self.stage_block(step, view).await.map(|()| Effect::default()),
@@ -127,7 +127,7 @@ impl Agent {
         let asked = self.ask_for(wish, AT)?;
         let details = self.details(wish, AT).await?;
         self.keep_block(wish, &place.block).await?;
-        // A driver may still be at it when this agent and the pod are gone (node 30 #9).
+        // A driver may still be at it when this agent and the pod are gone (NODE-30.9).
         let announced = block::announce(&*self.host, &place.mapping()).await;
         announced.map_err(|error| Failure::of(Class::Uncertain, AT, error))?;
         if let Err(failure) = self.publish_block(wish, view, &place).await {
@@ -146,7 +146,7 @@ impl Agent {
         Ok(Effect { republish: self.republish_at(wish), ..grown })
     }
 
-    /// Devices alone are told when they are there (node 17.1 step 9).
+    /// Devices alone are told when they are there (NODE-17.1.9).
     fn tell_mapped(&self, wish: &Wish, paths: [&PathBuf; 2]) {
         for path in paths {
             let message =
@@ -182,7 +182,7 @@ impl Agent {
         let request = v1::NodePublishVolumeRequest {
             volume_id: handle.to_owned(),
             publish_context,
-            // Also for drivers that do not stage (node 17.1 step 6).
+            // Also for drivers that do not stage (NODE-17.1.6).
             staging_target_path: text(&block.staging()),
             target_path: text(&target),
             volume_capability: capability(details.mode(&asked), None),
@@ -250,7 +250,7 @@ impl Agent {
         self.clear_block(&block).await.map_err(uncertain)
     }
 
-    /// Removes what was made for a block volume, its metadata last. Nothing that is mounted is crossed (weakness node 31 #10).
+    /// Removes what was made for a block volume, its metadata last. Nothing that is mounted is crossed (NODE-31.10).
     async fn clear_block(&self, block: &Block) -> Result<(), HostError> {
         self.host.remove_tree(&block.staging()).await?;
         self.host.remove_directory(&block.published()).await?;

@@ -1,4 +1,4 @@
-//! Directories of pods, once nothing in them is mounted (node 22).
+//! Directories of pods, once nothing in them is mounted (NODE-22).
 
 use api::Uid;
 

@@ -1,4 +1,4 @@
-//! The way back without a driver, for those that never come back (node 31 #25). An operator has to ask for it.
+//! The way back without a driver, for those that never come back (NODE-31.25). An operator has to ask for it.
 //!
 //! Only what the agent's own layout says is touched: a mount at the place where the driver was asked to mount. What else the
 //! driver did for the volume nobody else can undo.

@@ -130,7 +130,7 @@ fn details_of(spec: WireSpec, wish: &Wish) -> Option<Details> {
     })
 }
 
-/// A volume that stands in the pod itself (node 12).
+/// A volume that stands in the pod itself (NODE-12).
 fn inline(wish: &Wish, stage: Stage) -> Result<Details, Failure> {
     let volume = wish.pod.volumes.iter().find(|volume| volume.name == wish.volume);
     let csi = match volume.map(|volume| &volume.source) {

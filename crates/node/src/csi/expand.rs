@@ -1,4 +1,4 @@
-//! NodeExpandVolume, and what the claim is told of it (node 18).
+//! NodeExpandVolume, and what the claim is told of it (NODE-18).
 
 use api::keys::annotation;
 use api::{AccessMode, Amount, Claim, Kind};
@@ -56,7 +56,7 @@ impl Agent {
         }
     }
 
-    /// A filesystem that may not be written to is not grown, and its users are told (node 18).
+    /// A filesystem that may not be written to is not grown, and its users are told (NODE-18).
     fn tell_read_only(&self, wish: &Wish) {
         let message = format!(
             "MountVolume.NodeExpandVolume failed for volume {:?} : requested read-only file system",
@@ -102,7 +102,7 @@ impl Agent {
         }
     }
 
-    /// The driver did not grow it. What it says is kept apart from what may still happen (weakness node 31 #3).
+    /// The driver did not grow it. What it says is kept apart from what may still happen (NODE-31.3).
     async fn refused(
         &self,
         wish: &Wish,
@@ -160,7 +160,7 @@ impl Agent {
         })
     }
 
-    /// It has grown: pod and claim are told, and the claim's status says so (node 18.1).
+    /// It has grown: pod and claim are told, and the claim's status says so (NODE-18.1).
     async fn tell_grown(&self, wish: &Wish, claim: &Claim, target: &Amount) -> Result<(), Failure> {
         let notice = Notice::normal(
             "FileSystemResizeSuccessful",
@@ -198,7 +198,7 @@ impl Agent {
     }
 
     /// Says in the claim that its size failed. It must not be lost to a conflict, so that it is not conditional on more
-    /// than the claim's identity (controllers 13.6 #47).
+    /// than the claim's identity (CTRL-13.47).
     async fn mark_claim(&self, wish: &Wish, status: Value) -> Result<(), Failure> {
         let Some((key, uid)) = &wish.claim else { return Ok(()) };
         let patch = Patch::Merge(json!({"metadata": {"uid": uid.as_str()}, "status": status}));

@@ -1,11 +1,12 @@
-//! The calls to a CSI driver for one volume: what they carry, and what their answers are checked against (node 10 to 13).
+//! The calls to a CSI driver for one volume: what they carry, and what their answers are checked against (NODE-10 to
+//! NODE-13).
 //!
 //! # Invariants
 //! 1. What must be known to take a volume away is on disk before the driver is asked for it.
 //! 2. An OK is not believed: after NodePublish there is a mount, after NodeUnpublish and NodeUnstage there is none
-//!    (weakness node 31 #5).
-//! 3. Everything that fails before the driver is asked is transient (weakness node 31 #4).
-//! 4. Capabilities come from the connection, not from a call per decision (weakness node 31 #16).
+//!    (NODE-31.5).
+//! 3. Everything that fails before the driver is asked is transient (NODE-31.4).
+//! 4. Capabilities come from the connection, not from a call per decision (NODE-31.16).
 
 mod alone;
 mod details;
@@ -87,7 +88,7 @@ impl Agent {
     }
 
     /// What the controller's half of the driver left for the node's, if it has to be attached at all. The server itself is
-    /// asked, past every cache: the attachment may have gone since (node 9, 30 #5).
+    /// asked, past every cache: the attachment may have gone since (NODE-9, NODE-30.5).
     pub(crate) async fn attached(&self, wish: &Wish, known: Held) -> Result<Values, Failure> {
         let failed = |message: String| Failure::transient(Stage::WaitForAttach, message);
         let What::Csi { driver, handle, .. } = &wish.what else { return Ok(Values::new()) };

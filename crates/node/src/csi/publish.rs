@@ -1,4 +1,4 @@
-//! NodePublishVolume: the step for one pod, and what has to be right afterwards (node 11, 14, 16).
+//! NodePublishVolume: the step for one pod, and what has to be right afterwards (NODE-11, NODE-14, NODE-16).
 
 use api::keys::context;
 use csi::v1;
@@ -161,7 +161,7 @@ impl Agent {
         Ok(self.options.layout.pod(&uid))
     }
 
-    /// What is written down about a pod's volume (node 2.1).
+    /// What is written down about a pod's volume (NODE-2.1).
     fn kept(&self, wish: &Wish, context: Option<&Label>) -> VolumeData {
         let What::Csi { driver, handle, .. } = &wish.what else { return VolumeData::default() };
         let lifecycle = if wish.what.is_inline() { Lifecycle::Ephemeral } else { Lifecycle::Persistent };
@@ -203,7 +203,7 @@ impl Agent {
         self.give(wish, &ownership).await.map_err(|message| Failure::after_mount(Stage::Own, message))
     }
 
-    /// Changes ownership, and tells the pod about it when it takes long (node 14).
+    /// Changes ownership, and tells the pod about it when it takes long (NODE-14).
     pub(crate) async fn give(&self, wish: &Wish, ownership: &host::Ownership) -> Result<(), String> {
         use std::sync::atomic::{AtomicU64, Ordering};
         let files = AtomicU64::new(0);
@@ -238,7 +238,7 @@ impl Agent {
         }
     }
 
-    /// When the driver wants to be asked again, if it does (node 16).
+    /// When the driver wants to be asked again, if it does (NODE-16).
     pub(crate) fn republish_at(&self, wish: &Wish) -> Option<Instant> {
         let driver = wish.what.driver()?;
         let wants = self.driver_object(driver.as_str())?.spec.requires_republish == Some(true);
@@ -246,7 +246,7 @@ impl Agent {
     }
 }
 
-/// Which pod it is for, as drivers are told (node 11).
+/// Which pod it is for, as drivers are told (NODE-11).
 pub(crate) fn pod_info(wish: &Wish) -> Values {
     let pairs = [
         (context::POD_NAME, wish.pod.name()),

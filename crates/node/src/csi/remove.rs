@@ -1,4 +1,4 @@
-//! NodeUnpublishVolume and NodeUnstageVolume: the way back (node 13).
+//! NodeUnpublishVolume and NodeUnstageVolume: the way back (NODE-13).
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ impl Agent {
         self.remove_staged(&staged).await.map_err(|error| Failure::of(Class::Uncertain, AT, error))
     }
 
-    /// Nothing else shows the volume: a mount that leaked keeps it from being unstaged (node 13.2 step 2).
+    /// Nothing else shows the volume: a mount that leaked keeps it from being unstaged (NODE-13.2.2).
     pub(super) async fn unreferenced(&self, staged: &Staged) -> Result<(), Failure> {
         const AT: Stage = Stage::UnmountDevice;
         let mounts = self.host.mounts().await.map_err(Failure::host(AT))?;
@@ -77,7 +77,7 @@ impl Agent {
         }
     }
 
-    /// The driver says that it is gone; the mount table says whether it is (weakness node 31 #5). A dead mount that its driver
+    /// The driver says that it is gone; the mount table says whether it is (NODE-31.5). A dead mount that its driver
     /// does not own any more is taken out by the agent.
     async fn surely_unmounted(&self, path: &Path, stage: Stage) -> Result<(), Failure> {
         let uncertain = |error: HostError| Failure::of(Class::Uncertain, stage, error);

@@ -1,4 +1,4 @@
-//! NodeStageVolume: the step for the whole machine (node 10.1).
+//! NodeStageVolume: the step for the whole machine (NODE-10.1).
 
 use csi::v1;
 use csi::v1::node_service_capability::rpc::Type as NodeRpc;
@@ -49,7 +49,7 @@ impl Agent {
             Ok(_) => Ok(()),
             Err(error) => {
                 let failure = failed(Call::NodeStage, AT, view.device(), &error);
-                // Metadata of what an earlier run staged is never removed on a driver's word (weakness node 31 #7).
+                // Metadata of what an earlier run staged is never removed on a driver's word (NODE-31.7).
                 if failure.class == Class::Final && view.device().after_failure(Class::Final).is_none() {
                     self.clear_staged(&staged).await;
                 }
@@ -76,7 +76,7 @@ fn stage_capability(
     capability(details.mode(asked), Some(details.mount(group, context)))
 }
 
-/// What a stage call of a device carries: no options and no group (node 17.1).
+/// What a stage call of a device carries: no options and no group (NODE-17.1).
 pub(crate) fn device_request(
     handle: &str,
     path: &std::path::Path,

@@ -1,4 +1,4 @@
-//! The SELinux contexts that pods' volumes are to be mounted with (node 15), and what is told and counted about them.
+//! The SELinux contexts that pods' volumes are to be mounted with (NODE-15), and what is told and counted about them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::layout::Plugin;
 use crate::metrics::{Of, SelinuxMetrics};
 use crate::pods::PodVolume;
 
-/// What sockets and directories of drivers have, so that containers may reach them (node 2).
+/// What sockets and directories of drivers have, so that containers may reach them (NODE-2).
 const OF_DRIVERS: &str = "system_u:object_r:container_file_t:s0";
 
 /// How contexts are given on a machine that has them.
@@ -134,7 +134,7 @@ impl Agent {
         Some(Contexts { files, gate: self.options.selinux, metrics: &self.metrics.selinux, notices: &self.notices })
     }
 
-    /// Counts volumes that a pod wants with another context than the pods before it (node 15.6).
+    /// Counts volumes that a pod wants with another context than the pods before it (NODE-15.6).
     pub(crate) fn count_mismatches(&self, desired: &DesiredPod) {
         let world = self.world();
         let known = world.desired.pod(desired.pod.uid());

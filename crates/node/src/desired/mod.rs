@@ -1,4 +1,4 @@
-//! What the pods of this node want, resolved from their claims to volumes (node 5).
+//! What the pods of this node want, resolved from their claims to volumes (NODE-5).
 
 mod contexts;
 mod resolve;

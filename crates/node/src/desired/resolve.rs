@@ -1,4 +1,4 @@
-//! From a volume of a pod to the volume of the machine (node 5.4).
+//! From a volume of a pod to the volume of the machine (NODE-5.4).
 
 use std::sync::Arc;
 
@@ -96,8 +96,8 @@ impl Resolver<'_> {
             .and_then(|found| wish_of(pod, volume, claimed, found).map(|wish| Wish { read_only, migrated, ..wish })))
     }
 
-    /// A volume of an in-tree plugin that a driver took over, as the driver's (node 5.4 step 7): not only its source, but its
-    /// access modes and where it can be reached from as well. `None` if it is no such volume.
+    /// A volume of an in-tree plugin that a driver took over, as the driver's (NODE-5.4.7): not only its source, but
+    /// its access modes and where it can be reached from as well. `None` if it is no such volume.
     async fn translated(&self, held: &Live<Volume>) -> Result<Option<Result<Volume, Because>>, Error> {
         let Live::Found(held) = held else { return Ok(None) };
         let Source::Other { .. } = &held.source else { return Ok(None) };
@@ -118,7 +118,7 @@ impl Resolver<'_> {
         Ok(Some(translated.and_then(read)))
     }
 
-    /// An in-tree volume that stands in the pod: what stands for it is attached and staged as any other (node 5.4), but
+    /// An in-tree volume that stands in the pod: what stands for it is attached and staged as any other (NODE-5.4), but
     /// it has no claim, so that nobody grows it.
     fn taken_over(&self, pod: &Arc<LocalPod>, volume: &PodVolume, source: &Value) -> Result<Wish, Because> {
         let wrong = |why: String| Because::Unsupported { volume: volume.name.clone(), what: why.into() };

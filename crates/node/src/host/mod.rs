@@ -32,7 +32,7 @@ pub enum HostError {
     /// It refused. `errno` is 0 where there was no number, as from a tool.
     #[error("could not {doing} {}: {message}", path.display())]
     Refused { doing: &'static str, path: PathBuf, errno: i32, message: String },
-    /// A device could not be mounted as what it was taken for: there is something else on it (node 29.5).
+    /// A device could not be mounted as what it was taken for: there is something else on it (NODE-29.5).
     #[error("could not mount {} as {wanted}, because there is {there} on it: {message}", path.display())]
     WrongFilesystem { path: PathBuf, wanted: String, there: String, message: String },
     /// It did not answer in time, and may still do it.
@@ -125,7 +125,7 @@ impl Mounts {
         path.ancestors().find_map(|above| self.at(above))
     }
 
-    /// The mounts that show exactly what is at this path, which need not be a mount itself (node 29.2). A mount at the
+    /// The mounts that show exactly what is at this path, which need not be a mount itself (NODE-29.2). A mount at the
     /// path is not among them.
     pub fn references<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
         let shown = self.enclosing(path).and_then(|mount| {
@@ -219,7 +219,7 @@ pub struct Usage {
     pub inodes_used: u64,
 }
 
-/// A part of a volume that a container gets, as a bind mount outside the volume (node 25).
+/// A part of a volume that a container gets, as a bind mount outside the volume (NODE-25).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubPath {
     /// The volume's mount, which nothing may lead out of.
@@ -299,9 +299,9 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     fn mount<'a>(&'a self, call: &'a MountCall) -> Answer<'a, ()>;
     /// Unmounts the topmost mount of a path; nothing mounted there is a success.
     fn unmount<'a>(&'a self, path: &'a Path, force: Force) -> Answer<'a, ()>;
-    /// Formats a block device unless there is a filesystem, checks it if there is one, and mounts it (node 29.5).
+    /// Formats a block device unless there is a filesystem, checks it if there is one, and mounts it (NODE-29.5).
     fn format_and_mount<'a>(&'a self, device: &'a Path, call: &'a MountCall) -> Answer<'a, ()>;
-    /// Grows the filesystem that is mounted here to the size of its device (node 29.6).
+    /// Grows the filesystem that is mounted here to the size of its device (NODE-29.6).
     fn grow<'a>(&'a self, mounted: &'a Path) -> Answer<'a, ()>;
     fn expose<'a>(&'a self, sub_path: &'a SubPath) -> Answer<'a, ()>;
 

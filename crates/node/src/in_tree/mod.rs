@@ -1,4 +1,4 @@
-//! Volumes that the machine makes by itself: emptyDir, hostPath, local and NFS (node 24).
+//! Volumes that the machine makes by itself: emptyDir, hostPath, local and NFS (NODE-24).
 
 use api::{Amount, Key, Kind, Source, Uid, Volume};
 use lifecycle::Notice;
@@ -151,7 +151,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Of a device the filesystem grows; other volumes of the machine have no size of their own (node 24).
+    /// Of a device the filesystem grows; other volumes of the machine have no size of their own (NODE-24).
     async fn expand_in_tree(&self, plugin: Plugin, wish: &Wish) -> Result<Effect, Failure> {
         if plugin == Plugin::Local {
             let grown = local::expand(&*self.host, &self.options.layout, &wish.spec).await;
@@ -174,7 +174,7 @@ impl Agent {
         }
         let (wire, source) = self.object(wish).await?;
         let Source::HostPath { path } = source else { return Err(Failure::transient(AT, "the volume is no hostPath")) };
-        // Nothing is mounted that they could be for (node 9).
+        // Nothing is mounted that they could be for (NODE-9).
         if let Some(option) = wire.mount_options.unwrap_or_default().first() {
             let message = format!("a hostPath volume takes no mount options, and this one has {option:?}");
             return Err(Failure::transient(AT, message));

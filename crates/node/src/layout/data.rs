@@ -1,11 +1,11 @@
-//! `vol_data.json`: what must be known about a volume when there is nobody to ask (node 2.1).
+//! `vol_data.json`: what must be known about a volume when there is nobody to ask (NODE-2.1).
 //!
 //! A flat object of strings on one line, as a kubelet writes and reads it. Ours has three more keys: a
 //! version, a checksum, and the boot in which it was written. A kubelet passes over them, and a file of a kubelet is believed
 //! without them.
 //!
 //! # Invariants
-//! 1. A file is replaced whole or not at all, and only when what it says changes (node 31 #1, #30).
+//! 1. A file is replaced whole or not at all, and only when what it says changes (NODE-31.1, NODE-31.30).
 //! 2. A file that cannot be understood is [`Stored::Damaged`], never absent: what it describes may be mounted. Its path
 //!    still says which driver, and can confirm a handle ([`super::Staged::is_of`]).
 

@@ -1,4 +1,4 @@
-//! Where everything lies on disk, and what it is called (node 2 and 2.2).
+//! Where everything lies on disk, and what it is called (NODE-2 and NODE-2.2).
 //!
 //! The paths are a contract: a kubelet can take over the directory, and the other way round. They are built from names
 //! that others chose, so a name is checked once, when it becomes a [`Name`]; a path made here never leaves the root.
@@ -164,7 +164,7 @@ impl Layout {
 
     /// A block volume on this machine.
     pub fn block(&self, volume: &Name) -> Result<Block, BadName> {
-        // Both are taken by directories that all volumes share (node 2, block quirk).
+        // Both are taken by directories that all volumes share (NODE-2, block quirk).
         if matches!(volume.as_str(), STAGING | PUBLISH) {
             return Err(BadName::Reserved(volume.to_string()));
         }
@@ -359,7 +359,7 @@ pub enum PrepareError {
     Host(#[from] HostError),
 }
 
-/// Makes the root and what everything else stands in, and lets mounts below it be seen by others (node 2).
+/// Makes the root and what everything else stands in, and lets mounts below it be seen by others (NODE-2).
 pub async fn prepare(host: &dyn Host, layout: &Layout) -> Result<(), PrepareError> {
     host.make_directory(layout.root(), DIRECTORY_MODE).await?;
     let real = host.resolve(layout.root()).await?;

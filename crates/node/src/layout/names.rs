@@ -54,7 +54,7 @@ impl AsRef<Path> for Name {
     }
 }
 
-/// The handle of an inline CSI volume, the same at every attempt (node 2.2, 12).
+/// The handle of an inline CSI volume, the same at every attempt (NODE-2.2, NODE-12).
 pub fn inline_handle(pod_uid: &str, volume: &str) -> String {
     format!("csi-{}", hex_digest(&[pod_uid, volume]))
 }

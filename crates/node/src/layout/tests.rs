@@ -23,8 +23,9 @@ fn is(path: impl AsRef<Path>, expected: &str) {
 /// `printf vol-1 | sha256sum`
 const VOL_1: &str = "d2e8363faaac7ae76def3b14091d8eb5755f6b92e9531627aeec833a8731cc49";
 
+/// Rule: NODE-2
 #[test]
-fn filesystem_volumes_lie_where_a_kubelet_has_them_node_2() {
+fn filesystem_volumes_lie_where_a_kubelet_has_them() {
     let staged = layout().staged(&name("csi.example"), "vol-1");
     let directory = staged.directory().file_name().unwrap().to_owned();
     assert_eq!(directory.len(), 64);
@@ -39,8 +40,9 @@ fn filesystem_volumes_lie_where_a_kubelet_has_them_node_2() {
     is(layout().endpoint(&name("csi.example")), "plugins/csi.example/csi.sock");
 }
 
+/// Rule: NODE-2
 #[test]
-fn block_volumes_lie_where_a_kubelet_has_them_node_2() {
+fn block_volumes_lie_where_a_kubelet_has_them() {
     let block = layout().block(&name("pv-1")).unwrap();
     is(block.staging(), "plugins/<csi>/volumeDevices/staging/pv-1");
     is(block.publish(&name("uid-1")), "plugins/<csi>/volumeDevices/publish/pv-1/uid-1");
@@ -50,8 +52,9 @@ fn block_volumes_lie_where_a_kubelet_has_them_node_2() {
     is(pod.device(Plugin::Csi, &name("pv-1")), "pods/uid-1/volumeDevices/kubernetes.io~csi/pv-1");
 }
 
+/// Rule: NODE-2
 #[test]
-fn what_other_volumes_need_lies_where_a_kubelet_has_it_node_2() {
+fn what_other_volumes_need_lies_where_a_kubelet_has_it() {
     let pod = layout().pod(&name("uid-1"));
     is(pod.sub_path(&name("pv-1"), &name("web"), 2), "pods/uid-1/volume-subpaths/pv-1/web/2");
     is(pod.ready_marker(Plugin::EmptyDir, &name("tmp")), "pods/uid-1/plugins/kubernetes.io~empty-dir/tmp/ready");
@@ -59,8 +62,9 @@ fn what_other_volumes_need_lies_where_a_kubelet_has_it_node_2() {
     is(layout().local_block(&name("pv-1")), "plugins/kubernetes.io~local-volume/volumeDevices/pv-1");
 }
 
+/// Rule: NODE-2
 #[test]
-fn a_volume_named_like_a_shared_directory_is_refused_node_2_block_quirk() {
+fn a_volume_named_like_a_shared_directory_is_refused() {
     for reserved in ["staging", "publish"] {
         assert_eq!(layout().block(&name(reserved)), Err(BadName::Reserved(reserved.to_owned())));
     }
@@ -77,23 +81,26 @@ fn a_name_never_leaves_its_directory() {
     assert_eq!(Name::found(OsStr::new("uid")), Some(name("uid")));
 }
 
+/// Rule: NODE-2
 #[test]
-fn the_root_is_a_clean_absolute_path_node_2() {
+fn the_root_is_a_clean_absolute_path() {
     for bad in ["var/lib", "/var/../lib", "/var/./lib", "/var//lib", "/var/lib/", ""] {
         assert_eq!(Layout::new(bad), Err(BadRoot(PathBuf::from(bad))), "{bad:?}");
     }
 }
 
+/// Rule: NODE-2
 #[test]
-fn plugins_are_found_again_by_their_directories_node_2() {
+fn plugins_are_found_again_by_their_directories() {
     for plugin in Plugin::ALL {
         assert_eq!(Plugin::from_directory(OsStr::new(&plugin.directory())), Some(plugin));
     }
     assert_eq!(Plugin::from_directory(OsStr::new("kubernetes.io~git-repo")), None);
 }
 
+/// Rule: NODE-2.2
 #[test]
-fn computed_names_are_those_of_a_kubelet_node_2_2() {
+fn computed_names_are_those_of_a_kubelet() {
     // `printf uid-1scratch | sha256sum`
     assert_eq!(
         inline_handle("uid-1", "scratch"),
@@ -119,8 +126,9 @@ fn pod_file() -> VolumeData {
     }
 }
 
+/// Rule: NODE-2.1
 #[test]
-fn a_file_is_one_line_of_strings_that_a_kubelet_can_read_node_2_1() {
+fn a_file_is_one_line_of_strings_that_a_kubelet_can_read() {
     let line = String::from_utf8(pod_file().encode()).unwrap();
     assert!(line.ends_with("}\n") && line.lines().count() == 1, "{line}");
     let keys: std::collections::BTreeMap<String, String> = serde_json::from_str(&line).unwrap();
@@ -136,8 +144,9 @@ fn a_file_is_one_line_of_strings_that_a_kubelet_can_read_node_2_1() {
     assert_eq!(VolumeData::decode(line.as_bytes()), Ok(pod_file()));
 }
 
+/// Rule: NODE-2.1
 #[test]
-fn a_file_of_a_kubelet_is_believed_as_it_is_node_2_1() {
+fn a_file_of_a_kubelet_is_believed_as_it_is() {
     let text = br#"{"attachmentID":"","driverName":"d","futureKey":"x","volumeHandle":"h"}"#;
     let expected = VolumeData { driver: "d".to_owned(), handle: "h".to_owned(), ..VolumeData::default() };
     assert_eq!(VolumeData::decode(text), Ok(expected));
@@ -151,8 +160,9 @@ fn a_file_is_of_an_earlier_boot_only_if_both_boots_are_known() {
     assert!(!VolumeData::default().is_of_earlier_boot(Some("boot-2")), "a file of a kubelet");
 }
 
+/// Rules: NODE-31.1, NODE-30.7
 #[test]
-fn a_damaged_file_is_not_an_absent_one_node_31_1_and_30_7() {
+fn a_damaged_file_is_not_an_absent_one() {
     let whole = pod_file().encode();
     for cut in 0..whole.len() - 2 {
         assert!(matches!(VolumeData::decode(&whole[..cut]), Err(Damage::NotJson(_))), "{cut} bytes");

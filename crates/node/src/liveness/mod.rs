@@ -1,4 +1,4 @@
-//! Asks a driver whether it is well, for a probe over HTTP (spec node 28).
+//! Asks a driver whether it is well, for a probe over HTTP (NODE-28).
 //!
 //! Each question is a connection of its own: a driver that takes no connections is not well, whatever an old one says.
 

@@ -1,4 +1,4 @@
-//! What operators see of the agent, with upstream's names (node 26).
+//! What operators see of the agent, with upstream's names (NODE-26).
 
 mod selinux;
 

@@ -1,4 +1,4 @@
-//! What became of SELinux contexts, with upstream's names: gauges that only grow (node 15).
+//! What became of SELinux contexts, with upstream's names: gauges that only grow (NODE-15).
 
 use lifecycle::node::selinux::{Flaw, Severity};
 use prometheus_client::metrics::family::Family;

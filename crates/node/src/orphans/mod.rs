@@ -1,4 +1,4 @@
-//! Directories of pods that are gone (node 22).
+//! Directories of pods that are gone (NODE-22).
 //!
 //! Whoever calls this knows no pod of that uid, and no volume of it that may be mounted: what it had was unpublished. What
 //! is on disk is believed more than that. Anything that could be somebody's data keeps the directory, and the answer says
@@ -8,7 +8,7 @@
 //! 1. Nothing is removed while anything is mounted below the directory, or while one of the pod's devices is mapped
 //!    anywhere, dead mounts included.
 //! 2. Below `volumes` only empty directories are removed, and the agent's own metadata once the mount beside it is gone
-//!    (node 31 #9). A file that nobody knows keeps everything (node 32 #23).
+//!    (NODE-31.9). A file that nobody knows keeps everything (NODE-32.23).
 //! 3. One path that does not answer costs its deadline and nothing else.
 
 #[cfg(test)]

@@ -44,8 +44,9 @@ fn kept(swept: Swept) -> Vec<&'static str> {
     }
 }
 
+/// Rules: NODE-22, NODE-31.9
 #[test]
-fn what_a_pod_has_left_goes_metadata_included_node_22_and_31_9() {
+fn what_a_pod_has_left_goes_metadata_included() {
     on_this_machine(|rig| async move {
         leave(&rig);
         assert_eq!(sweep_it(&rig).await, Swept::Removed);
@@ -54,8 +55,9 @@ fn what_a_pod_has_left_goes_metadata_included_node_22_and_31_9() {
     });
 }
 
+/// Rules: NODE-22, NODE-32.23
 #[test]
-fn a_file_that_nobody_knows_keeps_everything_node_22_and_32_23() {
+fn a_file_that_nobody_knows_keeps_everything() {
     on_this_machine(|rig| async move {
         let stray = [
             pod(&rig).volumes().join("stray"),
@@ -76,8 +78,9 @@ fn a_file_that_nobody_knows_keeps_everything_node_22_and_32_23() {
     });
 }
 
+/// Rules: NODE-22, NODE-30.25
 #[test]
-fn nothing_goes_while_anything_is_mounted_node_22_and_30_25() {
+fn nothing_goes_while_anything_is_mounted() {
     on_this_machine(|rig| async move {
         let mount = leave(&rig);
         let data = rig.file("volume/data", "x");
@@ -97,8 +100,9 @@ fn nothing_goes_while_anything_is_mounted_node_22_and_30_25() {
     });
 }
 
+/// Rule: NODE-22
 #[test]
-fn a_device_that_is_mapped_elsewhere_keeps_the_directory_node_22() {
+fn a_device_that_is_mapped_elsewhere_keeps_the_directory() {
     on_this_machine(|rig| async move {
         leave(&rig);
         let Some(disk) = Disk::new(&rig, "disk", MIB) else { return };
@@ -114,8 +118,9 @@ fn a_device_that_is_mapped_elsewhere_keeps_the_directory_node_22() {
     });
 }
 
+/// Rule: NODE-31.9
 #[test]
-fn a_dead_mount_is_named_and_goes_once_it_is_released_node_31_9() {
+fn a_dead_mount_is_named_and_goes_once_it_is_released() {
     on_this_machine(|rig| async move {
         let mount = leave(&rig);
         let Some(mut dead) = Silent::mount(mount.clone()) else { return };
@@ -126,8 +131,9 @@ fn a_dead_mount_is_named_and_goes_once_it_is_released_node_31_9() {
     });
 }
 
+/// Rule: NODE-31.9
 #[test]
-fn a_mount_that_does_not_answer_is_named_and_other_pods_go_node_31_9() {
+fn a_mount_that_does_not_answer_is_named_and_other_pods_go() {
     with_silent_paths(|rig| async move {
         let mount = leave(&rig);
         let Some(_silent) = Silent::mount(mount.clone()) else { return };

@@ -30,9 +30,9 @@ pub struct LocalPod {
     /// `fsGroup`.
     pub group: Option<u32>,
     pub group_change: When,
-    /// Who sees to it that its containers may read what they mount (node 15.4).
+    /// Who sees to it that its containers may read what they mount (NODE-15.4).
     pub relabelling: ChangePolicy,
-    /// The volumes that a container uses, in the order of the pod. Others are never mounted (node 5.4).
+    /// The volumes that a container uses, in the order of the pod. Others are never mounted (NODE-5.4).
     pub volumes: Box<[PodVolume]>,
     /// What the agent last said about its volumes.
     pub said: Option<Said>,
@@ -47,7 +47,7 @@ pub struct PodVolume {
     pub mounted: bool,
     /// Whether a container has it as a device.
     pub device: bool,
-    /// The SELinux options of the containers that mount it, each once (node 15.1).
+    /// The SELinux options of the containers that mount it, each once (NODE-15.1).
     pub contexts: Box<[Asked]>,
 }
 

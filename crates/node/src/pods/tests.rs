@@ -7,8 +7,9 @@ fn pod(spec: serde_json::Value, status: serde_json::Value) -> LocalPod {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
 }
 
+/// Rule: NODE-5.4
 #[test]
-fn only_volumes_that_a_container_uses_count_node_5_4() {
+fn only_volumes_that_a_container_uses_count() {
     let pod = pod(
         json!({
             "volumes": [
@@ -50,8 +51,9 @@ fn a_pod_that_ended_or_was_deleted_wants_nothing() {
     assert!(!going.lives());
 }
 
+/// Rule: NODE-15.1
 #[test]
-fn a_container_asks_for_its_own_context_or_its_pods_node_15_1() {
+fn a_container_asks_for_its_own_context_or_its_pods() {
     let options = |level: &str| json!({"seLinuxOptions": {"level": level, "type": "t"}});
     let mounts = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
     let mut security = options("s0:c1");
@@ -78,8 +80,9 @@ fn a_container_asks_for_its_own_context_or_its_pods_node_15_1() {
     assert_eq!(pod.relabelling, ChangePolicy::Recursive);
 }
 
+/// Rule: NODE-5.4
 #[test]
-fn volumes_of_plugins_that_drivers_took_over_are_told_from_others_node_5_4() {
+fn volumes_of_plugins_that_drivers_took_over_are_told_from_others() {
     let pod = pod(
         json!({
             "volumes": [

@@ -275,7 +275,7 @@ impl Agent {
         Tellable { because: told, news }
     }
 
-    /// The volume hears of it, too: whoever made it knows what should be on it (node 26, 29.5).
+    /// The volume hears of it, too: whoever made it knows what should be on it (NODE-26, NODE-29.5).
     fn tell_mismatch(&self, step: &Step, view: &View, because: &Because) {
         let volume = view.wish(step).and_then(|wish| wish.volume_key.clone());
         if let Some(volume) = volume.and_then(|key| self.context.cache::<api::Volume>().get(&key)) {
@@ -283,7 +283,7 @@ impl Agent {
         }
     }
 
-    /// The event on the pod. Who takes a pod's volume away tells it, too (weakness node 31 #22).
+    /// The event on the pod. Who takes a pod's volume away tells it, too (NODE-31.22).
     async fn tell_failure(&self, step: &Step, view: &View, failed: &Tellable) {
         let Tellable { because, news } = failed;
         let Some(notice) = because.notice() else { return };
@@ -328,7 +328,7 @@ impl Agent {
     }
 }
 
-/// The transitions of node 6.3.
+/// The transitions of NODE-6.3.
 fn after_failure(entry: &mut Entry, step: &Step, failure: &Failure) {
     let failed = |held: Held| match failure.seen && held != Held::Yes {
         true => Held::Maybe(Origin::Seen),
@@ -345,7 +345,7 @@ fn after_failure(entry: &mut Entry, step: &Step, failure: &Failure) {
                 }
             }
         }
-        // A failed repetition takes nothing away (node 6.3, 16, 30 #12).
+        // A failed repetition takes nothing away (NODE-6.3, NODE-16, NODE-30.12).
         Step::Republish(_) | Step::Expand(_) | Step::Forget => {}
         Step::Unpublish(pod) => {
             // What never reached the driver changed nothing on the way to it.

@@ -207,13 +207,14 @@ impl Agent {
     }
 
     /// Nothing is done on terms that are only guessed: without its object a driver would count as one that attaches, gets
-    /// no tokens and lets the agent change owners (weakness node 31 #21).
+    /// no tokens and lets the agent change owners (NODE-31.21).
     fn driver_unread(&self, driver: &Name) -> Option<Because> {
         let read = self.context.cache::<CsiDriver>().is_synced();
         (!read).then(|| Because::DriverUnread { driver: driver.as_str().into() })
     }
 
-    /// When the time is over that the operator gives to the volume's driver, if it is away and he gives one (node 31 #25).
+    /// When the time is over that the operator gives to the volume's driver, if it is away and he gives one
+    /// (NODE-31.25).
     fn alone_at(&self, what: &What, away: bool, now: Instant) -> Option<Instant> {
         let (after, driver) = (self.options.alone_after?, what.driver()?);
         let mut world = self.world();
@@ -255,7 +256,7 @@ impl Agent {
         Wanted { pod: pod.clone(), held: held.map_or(Held::No, |held| held.held), due, context }
     }
 
-    /// Whether the volume has become larger than its filesystem, and it is the node's turn (node 6.2, 18).
+    /// Whether the volume has become larger than its filesystem, and it is the node's turn (NODE-6.2, NODE-18).
     fn grown(&self, wish: &Wish, entry: &Entry) -> bool {
         let (Some(capacity), Some(size)) = (&wish.capacity, &entry.size) else { return false };
         let larger = !wish.read_only && size.bytes() > 0 && capacity > size;

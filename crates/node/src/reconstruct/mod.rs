@@ -1,7 +1,7 @@
-//! At the start: what earlier runs left on this machine, from its disk and its mount table (node 21).
+//! At the start: what earlier runs left on this machine, from its disk and its mount table (NODE-21).
 //!
 //! Not only pods' directories are looked at, but everything that the agent keeps: what was staged and had no pod at the
-//! moment of a crash is found as well (weakness node 31 #2, crash points node 30 #8 #9). Each volume is one of three: healthy
+//! moment of a crash is found as well (NODE-31.2, NODE-30.8, NODE-30.9). Each volume is one of three: healthy
 //! and finished, then it is left alone; in doubt, then it is asked for again if a pod wants it and taken away if none does;
 //! or dead. Whether mounts live is asked of all at once, for a moment only: hundreds that do not answer cost no
 //! more than one, and are looked at again later.
@@ -82,7 +82,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Looks at every mount below the root (weakness node 31 #9).
+    /// Looks at every mount below the root (NODE-31.9).
     async fn survey(&self) -> Result<Scene, HostError> {
         let mounts = self.host.mounts().await?;
         let root = self.options.layout.root();
@@ -128,7 +128,7 @@ impl Agent {
                         let device = scene.held(&staged.mount(), &kept, Finished::Unknown);
                         self.found_staged(&kept, device);
                     }
-                    // Somebody removed it: what is mounted is somebody's volume all the same (node 13.2 step 3).
+                    // Somebody removed it: what is mounted is somebody's volume all the same (NODE-13.2.3).
                     Stored::Absent if scene.mounts.at(&staged.mount()).is_some() => {
                         tracing::error!(path = %staged.data().display(), "metadata of a staged volume is missing");
                         self.unreadable(Unread::Staged { driver: driver.clone(), directory });
@@ -211,7 +211,7 @@ impl Agent {
         let shape = Shape::Block { volume: volume.clone() };
         let what = What::Csi { driver, handle: kept.handle.as_str().into(), shape };
         let mut pods: Vec<Uid> = Vec::new();
-        // A pod has it if any of the places that are made for a pod is there (crash point node 30 #9).
+        // A pod has it if any of the places that are made for a pod is there (NODE-30.9).
         for directory in [block.map(), block.published()] {
             let children = self.host.list(&directory).await?;
             pods.extend(children.iter().filter_map(|child| Some(Uid::from(Name::found(&child.name)?.as_str()))));

@@ -1,4 +1,4 @@
-//! Volumes whose metadata is damaged: what the API knows may still say which they are (weaknesses node 31 #1 #8).
+//! Volumes whose metadata is damaged: what the API knows may still say which they are (NODE-31.1, NODE-31.8).
 
 use api::{Key, Kind, Uid, Volume};
 use lifecycle::Notice;
@@ -132,7 +132,7 @@ impl Agent {
         true
     }
 
-    /// A volume that stands in the pod itself: its handle follows from its names (node 2.2).
+    /// A volume that stands in the pod itself: its handle follows from its names (NODE-2.2).
     fn inline_of(&self, uid: &Uid, spec: &Name) -> Option<VolumeData> {
         let pod = self.by_uid.first(uid.as_str())?;
         let volume = pod.volumes.iter().find(|volume| *volume.name == *spec.as_str())?;

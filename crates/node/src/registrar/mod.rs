@@ -1,4 +1,4 @@
-//! A driver's registrar: it serves the socket by which the node's agent finds the driver (spec node 27, 31 #32).
+//! A driver's registrar: it serves the socket by which the node's agent finds the driver (NODE-27, NODE-31.32).
 //!
 //! # Invariants
 //! 1. The socket is there while the driver is known and this runs, and is removed on every way out. If somebody else removes
@@ -33,7 +33,7 @@ use serve::Service;
 
 /// How long an answer may take to leave once the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Of the directory of registration sockets, if nobody has made it (spec node 2).
+/// Of the directory of registration sockets, if nobody has made it (NODE-2).
 const DIRECTORY_MODE: u32 = 0o750;
 /// How often the socket is looked at without a reason.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -304,7 +304,7 @@ impl Registrar {
         }
     }
 
-    /// Whether the socket is there and answers with the driver's name (27.3).
+    /// Whether the socket is there and answers with the driver's name (NODE-27.3).
     pub async fn health(&self) -> Health {
         let Some(name) = self.name.borrow().clone() else {
             return Health::Unwell("the driver has not said who it is yet".to_owned());
@@ -366,13 +366,14 @@ mod tests {
         )
     }
 
+    /// Rules: NODE-27.3, NODE-32.24
     #[tokio::test]
-    async fn node_27_3_health_is_that_of_the_socket() {
+    async fn health_is_that_of_the_socket() {
         let directory = tempfile::tempdir().unwrap();
         let registrar = registrar(directory.path());
         assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("has not said who it is")));
         registrar.name.send_replace(Some("d".to_owned()));
-        assert!(matches!(registrar.health().await, Health::Missing(_)), "node 32 #24: 404");
+        assert!(matches!(registrar.health().await, Health::Missing(_)), "NODE-32.24: 404");
         let path = registrar.path("d");
         fs::write(&path, "").unwrap();
         assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("not a socket")));
@@ -385,8 +386,9 @@ mod tests {
         assert!(matches!(registrar.health().await, Health::Unwell(why) if why.contains("refused")));
     }
 
+    /// Rule: NODE-27.3
     #[tokio::test]
-    async fn node_27_3_a_socket_that_answers_as_another_driver_is_not_well() {
+    async fn a_socket_that_answers_as_another_driver_is_not_well() {
         let directory = tempfile::tempdir().unwrap();
         let registrar = registrar(directory.path());
         registrar.name.send_replace(Some("d".to_owned()));

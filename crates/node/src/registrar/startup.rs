@@ -1,4 +1,4 @@
-//! Takes startup taints off a node once its CSINode lists the driver (users' pain 25).
+//! Takes startup taints off a node once its CSINode lists the driver.
 //!
 //! A process that has nothing else to do with nodes calls [`crate::registry::narrow`] first.
 

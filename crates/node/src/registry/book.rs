@@ -20,7 +20,7 @@ use api::keys::annotation;
 /// More writes than any change needs; beyond it somebody writes against us.
 const ROUNDS: usize = 16;
 
-/// Whether CSINode was initialised (4.1).
+/// Whether CSINode was initialised (NODE-4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
     /// The node has no CSINode of its own yet, or nobody could be asked.

@@ -1,4 +1,4 @@
-//! What drivers say of this node, asked again: after they were restarted, from time to time, and on demand (spec node 4.4).
+//! What drivers say of this node, asked again: after they were restarted, from time to time, and on demand (NODE-4.4).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -121,7 +121,7 @@ impl Registry {
         let said = self.state().chosen(driver).and_then(|held| held.said.clone()).ok_or_else(missing)?;
         let connected = self.state().chosen(driver).map(|held| held.driver.clone()).ok_or_else(missing)?;
         let now = ask(&connected, driver).await.map_err(RefreshError::Driver)?;
-        // Only the limit: id and topology are the business of a registration (32 #5).
+        // Only the limit: id and topology are the business of a registration (NODE-32.5).
         self.state().say(&Said { limit: now.limit, ..Said::clone(&said) });
         self.announce(None).await?;
         Ok(now.limit)
@@ -157,7 +157,7 @@ impl Registry {
         }
     }
 
-    /// A driver without a period said once for all how many volumes fit (4.4).
+    /// A driver without a period said once for all how many volumes fit (NODE-4.4).
     async fn ask_full(&self, driver: &str) -> Verdict {
         if self.period(driver).is_none() {
             return Verdict::Done;
@@ -207,15 +207,17 @@ impl Registry {
 mod tests {
     use super::*;
 
+    /// Rule: NODE-4.4
     #[test]
-    fn node_4_4_a_period_that_no_clock_can_count_is_a_long_one() {
+    fn a_period_that_no_clock_can_count_is_a_long_one() {
         assert_eq!((period(-1), period(3)), (None, Some(SHORTEST)));
         let ticker = Tickers::default();
         assert_eq!(ticker.look("d", period(i64::MAX), Instant::now()), Tick::Wait(LONGEST));
     }
 
+    /// Rule: NODE-4.4
     #[test]
-    fn node_4_4_the_first_refresh_comes_after_a_full_period_and_another_period_starts_anew() {
+    fn the_first_refresh_comes_after_a_full_period_and_another_period_starts_anew() {
         let (tickers, start) = (Tickers::default(), Instant::now());
         let period = |seconds: u64| Some(Duration::from_secs(seconds));
         let after = |seconds| start + Duration::from_secs(seconds);

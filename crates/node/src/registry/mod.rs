@@ -1,11 +1,12 @@
-//! Registration: plugins are found by their sockets, asked who they are, and announced in Node and CSINode (spec node 3, 4).
+//! Registration: plugins are found by their sockets, asked who they are, and announced in Node and CSINode (NODE-3,
+//! NODE-4).
 //!
 //! [`Registry`] fills [`Drivers`] with connected drivers. Sockets come from [`Plugins`]: a directory of this machine, or a
 //! simulator's. Of several sockets of one driver the newest is used, and the others are what to fall back to.
 //!
 //! # Invariants
 //! 1. A plugin hears "registered" only after the driver was asked about the node and Node and CSINode say so; it hears
-//!    "not registered" with the reason whenever any of that cannot be (3.4).
+//!    "not registered" with the reason whenever any of that cannot be (NODE-3.4).
 //! 2. A driver whose socket is gone stays usable and announced for [`Options::grace`], since registrars restart.
 //! 3. Node and CSINode are written one write at a time, at the revision that was seen, towards the whole of what is known.
 //! 4. Absence of the API server stops nobody: a registration waits for it, and drivers that are registered stay.
@@ -55,7 +56,7 @@ pub use welcome::Welcome;
 pub const DIRECTORY: &str = "plugins_registry";
 /// So many sockets are registered at once.
 const WORKERS: usize = 32;
-/// As upstream's (spec node 1).
+/// As upstream's (NODE-1).
 const BACKOFF: Backoff = Backoff { start: Duration::from_millis(500), max: Duration::from_secs(122) };
 
 #[derive(Debug, Clone)]
@@ -167,7 +168,7 @@ impl Registry {
         }
     }
 
-    /// Follows whether CSINode was initialised: until then the node should not be Ready (4.1).
+    /// Follows whether CSINode was initialised: until then the node should not be Ready (NODE-4.1).
     pub fn readiness(&self) -> channel::Receiver<Readiness> {
         self.ready.subscribe()
     }
@@ -226,7 +227,7 @@ impl Registry {
             Sighting::Found { socket } => {
                 tracing::info!(socket, "a plugin's socket is there");
                 self.state().found(&socket);
-                // What failed before was another plugin (31 #11).
+                // What failed before was another plugin (NODE-31.11).
                 self.sockets.forget(&socket);
                 socket
             }
@@ -264,7 +265,7 @@ impl Registry {
                     Link::Up(facts) => facts.connection,
                     Link::Down { .. } => continue,
                 };
-                // It was restarted, and may say something else of the node now (31 #32).
+                // It was restarted, and may say something else of the node now (NODE-31.32).
                 if now > last {
                     last = now;
                     self.infos.add(info::Ask::all(&name));

@@ -1,4 +1,4 @@
-//! One socket, from its first sight to "registered" (spec node 3.3, 3.4, 3.5).
+//! One socket, from its first sight to "registered" (NODE-3.3, NODE-3.4, NODE-3.5).
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use super::{Connect, Registry, info};
 
 /// The only type of plugin that an agent for storage has a use for.
 const CSI_PLUGIN: &str = "CSIPlugin";
-/// As upstream's (spec node 1).
+/// As upstream's (NODE-1).
 const DIAL: Duration = Duration::from_secs(10);
 const GET_INFO: Duration = Duration::from_secs(1);
 const NOTIFY: Duration = Duration::from_secs(5);
-/// A registrar that has just started may be slow to answer (31 #31).
+/// A registrar that has just started may be slow to answer (NODE-31.31).
 const INFO_TRIES: u32 = 3;
 const INFO_PAUSE: Duration = Duration::from_millis(200);
 /// Until the driver is connected and has said what it calls the node.

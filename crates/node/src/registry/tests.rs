@@ -1,4 +1,4 @@
-//! The watcher on a real directory (spec node 3.2, 31 #14).
+//! The watcher on a real directory (NODE-3.2, NODE-31.14).
 
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -55,8 +55,9 @@ fn socket(path: &Path) -> UnixListener {
     UnixListener::bind(path).unwrap()
 }
 
+/// Rule: NODE-3.2
 #[tokio::test]
-async fn node_3_2_what_is_there_is_found_in_the_order_in_which_it_was_made() {
+async fn what_is_there_is_found_in_the_order_in_which_it_was_made() {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("a/b")).unwrap();
     std::fs::create_dir_all(root.path().join(".c")).unwrap();
@@ -77,8 +78,9 @@ async fn node_3_2_what_is_there_is_found_in_the_order_in_which_it_was_made() {
     );
 }
 
+/// Rules: NODE-3.2, NODE-30.17, NODE-31.14
 #[tokio::test]
-async fn node_3_2_30_17_31_14_what_comes_goes_is_renamed_or_made_again_is_told() {
+async fn what_comes_goes_is_renamed_or_made_again_is_told() {
     let mut watched = Watched::new();
     let first = socket(&watched.path("a.sock"));
     assert_eq!(watched.next().await, "+a.sock");
@@ -99,8 +101,9 @@ async fn node_3_2_30_17_31_14_what_comes_goes_is_renamed_or_made_again_is_told()
     drop((second, third));
 }
 
+/// Rule: NODE-3.2
 #[tokio::test]
-async fn node_3_2_folders_are_followed_wherever_they_go() {
+async fn folders_are_followed_wherever_they_go() {
     let mut watched = Watched::new();
     let _first = socket(&watched.path("first.sock"));
     assert_eq!(watched.next().await, "+first.sock");
@@ -123,8 +126,9 @@ async fn node_3_2_folders_are_followed_wherever_they_go() {
     assert_eq!(told, ["-on/d.sock", "-on/e.sock"]);
 }
 
+/// Rule: NODE-31.14
 #[tokio::test]
-async fn node_31_14_a_directory_that_is_removed_is_made_again_and_followed() {
+async fn a_directory_that_is_removed_is_made_again_and_followed() {
     let mut watched = Watched::new();
     let _first = socket(&watched.path("a.sock"));
     assert_eq!(watched.next().await, "+a.sock");
@@ -141,8 +145,9 @@ async fn node_31_14_a_directory_that_is_removed_is_made_again_and_followed() {
     drop(second);
 }
 
+/// Rule: NODE-31.14
 #[tokio::test]
-async fn node_31_14_a_storm_that_inotify_cannot_count_loses_nothing() {
+async fn a_storm_that_inotify_cannot_count_loses_nothing() {
     let limit: usize = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
         .ok()
         .and_then(|text| text.trim().parse().ok())

@@ -1,4 +1,4 @@
-//! Follows a directory of sockets (spec node 3.2, 31 #14).
+//! Follows a directory of sockets (NODE-3.2, NODE-31.14).
 //!
 //! inotify tells what happens; a walk over the tree tells what is there. The walk is made at the start, every half minute,
 //! and whenever inotify has lost count, so that nothing stays unseen. This is the one place of the agent that looks at a
@@ -34,7 +34,7 @@ const BLIND_WALK: Duration = Duration::from_secs(2);
 const DEEPEST: usize = 16;
 /// So many events are looked at before others have their turn.
 const MOST_EVENTS: usize = 1024;
-/// The directory's permissions (spec node 2).
+/// The directory's permissions (NODE-2).
 const MODE: u32 = 0o750;
 
 /// What tells one socket from another that had its path.

@@ -1,4 +1,4 @@
-//! How full volumes are, and whether their mounts still live (node 19).
+//! How full volumes are, and whether their mounts still live (NODE-19).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ impl Agent {
     }
 
     /// The same for one volume, about which something failed: what may be there can be what is in the way, and is dead for
-    /// ever unless it is taken away (weakness node 31 #9).
+    /// ever unless it is taken away (NODE-31.9).
     pub(crate) async fn inspect_volume(&self, id: &VolumeId) {
         self.inspect(self.mounts_of(|other| other == id)).await;
     }
@@ -280,8 +280,9 @@ fn numbers(usage: &[v1::VolumeUsage]) -> Numbers {
 mod tests {
     use super::*;
 
+    /// Rule: NODE-19
     #[test]
-    fn bytes_and_inodes_are_told_apart_and_unknown_units_are_passed_over_node_19() {
+    fn bytes_and_inodes_are_told_apart_and_unknown_units_are_passed_over() {
         let usage = |unit: i32, total: i64| v1::VolumeUsage { available: 1, total, used: 2, unit };
         let read = numbers(&[usage(1, 10), usage(2, 20), usage(9, 30)]);
         assert_eq!(read, [Some(10.0), Some(1.0), Some(2.0), Some(20.0), Some(1.0), Some(2.0), None]);

@@ -1,6 +1,7 @@
-//! `volumesInUse`: what this node says that it uses, stored before anything is mounted (node 9, 20; controllers 6.7).
+//! `volumesInUse`: what this node says that it uses, stored before anything is mounted (NODE-9, NODE-20;
+//! ATTACH-6.7).
 //!
-//! Written when it changes, not at a tick (weakness node 31 #13). While one write is on its way, further changes wait and
+//! Written when it changes, not at a tick (NODE-31.13). While one write is on its way, further changes wait and
 //! become the next one.
 
 use std::collections::BTreeSet;
@@ -203,7 +204,7 @@ impl Agent {
     /// next write has put it back.
     fn due(&self, stored: &BTreeSet<Box<str>>) -> Option<BTreeSet<Box<str>>> {
         let mut world = self.world();
-        // Until everything that an earlier run left is known, what it reported stays (node 20, 30 #3).
+        // Until everything that an earlier run left is known, what it reported stays (NODE-20, NODE-30.3).
         let wanted = world.known.then(|| world.in_use(|driver| self.attaches(driver)))?;
         if wanted == *stored {
             return None;

@@ -1,4 +1,4 @@
-//! Service account tokens for drivers that want them (node 11).
+//! Service account tokens for drivers that want them (NODE-11).
 //!
 //! A token is used until a fifth of its time is left or it is a day old, both a few seconds early by chance; a token that
 //! cannot be renewed is used until it has run out. No token is ever printed.
@@ -166,8 +166,9 @@ mod tests {
         Token { text: "t".into(), expires_text: String::new(), given, expires }
     }
 
+    /// Rule: NODE-11
     #[test]
-    fn a_token_is_renewed_when_a_fifth_of_its_time_is_left_node_11() {
+    fn a_token_is_renewed_when_a_fifth_of_its_time_is_left() {
         let token = token(1000);
         let after = |seconds: i64| token.given + SignedDuration::from_secs(seconds);
         assert!(token.is_fresh(after(799), SignedDuration::ZERO));
@@ -175,8 +176,9 @@ mod tests {
         assert!(!token.is_fresh(after(795), SignedDuration::from_secs(10)), "some are renewed early");
     }
 
+    /// Rule: NODE-11
     #[test]
-    fn a_token_is_renewed_after_a_day_however_long_it_lasts_node_11() {
+    fn a_token_is_renewed_after_a_day_however_long_it_lasts() {
         let token = token(365 * 86_400);
         let after = |hours: i64| token.given + SignedDuration::from_hours(hours);
         assert!(token.is_fresh(after(23), SignedDuration::ZERO) && !token.is_fresh(after(24), SignedDuration::ZERO));

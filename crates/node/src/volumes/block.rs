@@ -1,5 +1,5 @@
 //! A block device for a pod: a bind mount of its node, a link for the container runtime, and a loop device that holds it
-//! (node 17.1 step 8, 17.2).
+//! (NODE-17.1.8, NODE-17.2).
 //!
 //! # Invariants
 //! 1. The order of taking down is the reverse of the order of making, and each step may be repeated. While anything of it

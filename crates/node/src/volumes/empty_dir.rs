@@ -1,4 +1,4 @@
-//! `emptyDir`: a directory that lives as long as its pod (node 24).
+//! `emptyDir`: a directory that lives as long as its pod (NODE-24).
 //!
 //! # Invariants
 //! 1. The marker is made last and removed first. While it is there the volume is whole; for one in memory the mount must be

@@ -1,4 +1,4 @@
-//! `hostPath`: a path of the machine as it is (node 24). Nothing is mounted and nothing is ever removed.
+//! `hostPath`: a path of the machine as it is (NODE-24). Nothing is mounted and nothing is ever removed.
 
 use std::path::{Component, Path, PathBuf};
 

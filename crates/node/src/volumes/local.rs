@@ -1,4 +1,4 @@
-//! `local`: a directory or a block device of this machine as a PersistentVolume (node 24).
+//! `local`: a directory or a block device of this machine as a PersistentVolume (NODE-24).
 //!
 //! Of a block device the filesystem is mounted once for the machine, and that mount is what pods get.
 

@@ -1,4 +1,4 @@
-//! Volumes that need no driver (node 24), and what all volumes share.
+//! Volumes that need no driver (NODE-24), and what all volumes share.
 //!
 //! Each is a few functions on [`Host`]: one that makes the volume ready, one that takes it away. All may be repeated, also
 //! after a crash between any two of their steps, and taking away needs nothing but what is on disk.
@@ -19,7 +19,7 @@ use std::path::Path;
 use crate::host::{Force, Found, Host, HostError, Mounts};
 
 /// Takes a mount away and removes the directory or file it was on. Nothing else is removed: content is refused
-/// (node 29.4).
+/// (NODE-29.4).
 pub async fn clean_mount_point(host: &dyn Host, path: &Path) -> Result<(), HostError> {
     unmount_all(host, path).await?;
     match host.find(path).await? {
@@ -29,7 +29,7 @@ pub async fn clean_mount_point(host: &dyn Host, path: &Path) -> Result<(), HostE
     }
 }
 
-/// Unmounts every layer at a path. What is still mounted when the machine said yes is an error (node 31 #5).
+/// Unmounts every layer at a path. What is still mounted when the machine said yes is an error (NODE-31.5).
 pub async fn unmount_all(host: &dyn Host, path: &Path) -> Result<(), HostError> {
     let layers = host.mounts().await?.0.iter().filter(|mount| mount.point == path).count();
     for _ in 0..layers {
@@ -39,7 +39,7 @@ pub async fn unmount_all(host: &dyn Host, path: &Path) -> Result<(), HostError> 
 }
 
 /// Takes a mount out of the tree whose filesystem does not answer, or answers every question with the same error
-/// (node 31 #9): first as one does for a server that is gone, and if that is not enough, at once.
+/// (NODE-31.9): first as one does for a server that is gone, and if that is not enough, at once.
 ///
 /// A mount that answers is refused: somebody may be writing to it. So is the only mount of a filesystem on a device while
 /// it is in use: out of sight it would stay active, and the next mount of the device would find it again.

@@ -1,4 +1,4 @@
-//! NFS, through mount(8) and its helper (node 24).
+//! NFS, through mount(8) and its helper (NODE-24).
 
 use std::path::Path;
 

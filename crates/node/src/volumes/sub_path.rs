@@ -1,4 +1,4 @@
-//! Taking the parts of volumes away that containers had (node 25). Showing them is [`Host::expose`].
+//! Taking the parts of volumes away that containers had (NODE-25). Showing them is [`Host::expose`].
 
 use std::path::Path;
 

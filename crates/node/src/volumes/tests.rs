@@ -22,8 +22,9 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().mode() & 0o7777
 }
 
+/// Rule: NODE-24
 #[test]
-fn an_empty_dir_is_open_for_all_and_goes_with_its_content_node_24() {
+fn an_empty_dir_is_open_for_all_and_goes_with_its_content() {
     on_this_machine(|rig| async move {
         let (pod, volume) = (pod(&rig), name("scratch"));
         let wanted = EmptyDir::new(&pod, &volume, Medium::Default, Some(88));
@@ -42,8 +43,9 @@ fn an_empty_dir_is_open_for_all_and_goes_with_its_content_node_24() {
     });
 }
 
+/// Rules: NODE-24, NODE-23
 #[test]
-fn an_empty_dir_in_memory_is_mounted_anew_after_a_reboot_node_24_and_23() {
+fn an_empty_dir_in_memory_is_mounted_anew_after_a_reboot() {
     on_this_machine(|rig| async move {
         let (pod, volume) = (pod(&rig), name("memory"));
         let wanted = EmptyDir::new(&pod, &volume, Medium::Memory { size: Some(4 * MIB) }, None);
@@ -63,8 +65,9 @@ fn an_empty_dir_in_memory_is_mounted_anew_after_a_reboot_node_24_and_23() {
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn an_empty_dir_of_huge_pages_has_their_size_node_24() {
+fn an_empty_dir_of_huge_pages_has_their_size() {
     on_this_machine(|rig| async move {
         if !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
             println!("skipped: no huge pages of 2 MiB");
@@ -78,15 +81,17 @@ fn an_empty_dir_of_huge_pages_has_their_size_node_24() {
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn memory_is_the_least_of_what_node_pod_and_volume_allow_node_24() {
+fn memory_is_the_least_of_what_node_pod_and_volume_allow() {
     assert_eq!(memory_size(Some(8), Some(4), Some(6)), Some(4));
     assert_eq!(memory_size(Some(8), None, Some(0)), Some(8));
     assert_eq!(memory_size(None, None, None), None);
 }
 
+/// Rule: NODE-29.4
 #[test]
-fn a_mount_point_is_cleaned_of_its_mounts_and_of_nothing_else_node_29_4() {
+fn a_mount_point_is_cleaned_of_its_mounts_and_of_nothing_else() {
     on_this_machine(|rig| async move {
         let (point, file) = (rig.path("point"), rig.file("file", "kept"));
         for _ in 0..2 {
@@ -105,8 +110,9 @@ fn a_mount_point_is_cleaned_of_its_mounts_and_of_nothing_else_node_29_4() {
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn a_host_path_is_what_its_type_says_node_24() {
+fn a_host_path_is_what_its_type_says() {
     on_this_machine(|rig| async move {
         let file = rig.file("file", "x");
         let directory = rig.dir("directory");
@@ -133,8 +139,9 @@ fn a_host_path_is_what_its_type_says_node_24() {
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn a_host_path_is_made_if_its_type_says_so_node_24() {
+fn a_host_path_is_made_if_its_type_says_so() {
     on_this_machine(|rig| async move {
         let (directory, file) = (rig.path("a/b"), rig.path("a/file"));
         host_path::set_up(&rig.host, &directory, Expected::DirectoryOrCreate).await.unwrap();
@@ -160,8 +167,9 @@ fn wanted(rig: &Rig, pod: &str, group: u32) -> Wanted {
     Wanted { target, access: Access::ReadWrite, group: Some((group, When::Always)) }
 }
 
+/// Rule: NODE-24
 #[test]
-fn a_local_directory_is_bound_and_belongs_to_the_first_pods_group_node_24() {
+fn a_local_directory_is_bound_and_belongs_to_the_first_pods_group() {
     on_this_machine(|rig| async move {
         rig.file("source/file", "x");
         symlink(rig.path("source"), rig.path("link")).unwrap();
@@ -187,8 +195,9 @@ fn a_local_directory_is_bound_and_belongs_to_the_first_pods_group_node_24() {
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn the_options_of_a_local_volume_hold_for_its_pods_node_24() {
+fn the_options_of_a_local_volume_hold_for_its_pods() {
     on_this_machine(|rig| async move {
         let source = rig.dir("source");
         let mut volume = local(source.clone());
@@ -202,8 +211,9 @@ fn the_options_of_a_local_volume_hold_for_its_pods_node_24() {
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn a_local_device_is_formatted_and_mounted_once_for_all_pods_node_24() {
+fn a_local_device_is_formatted_and_mounted_once_for_all_pods() {
     on_this_machine(|rig| async move {
         let Some(disk) = Disk::new(&rig, "disk", 300 * MIB) else { return };
         let volume = Local { fs_type: "xfs".to_owned(), ..local(disk.device.clone()) };
@@ -231,8 +241,9 @@ fn a_local_device_is_formatted_and_mounted_once_for_all_pods_node_24() {
     });
 }
 
+/// Rule: NODE-17
 #[test]
-fn a_block_device_is_mapped_for_a_pod_and_unmapped_from_any_point_node_17() {
+fn a_block_device_is_mapped_for_a_pod_and_unmapped_from_any_point() {
     on_this_machine(|rig| async move {
         let Some(disk) = Disk::new(&rig, "disk", 16 * MIB) else { return };
         let (volume, uid) = (name("pv-1"), name("uid-1"));
@@ -259,8 +270,9 @@ fn a_block_device_is_mapped_for_a_pod_and_unmapped_from_any_point_node_17() {
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn nfs_says_what_this_machine_lacks_node_24() {
+fn nfs_says_what_this_machine_lacks() {
     on_this_machine(|rig| async move {
         let export =
             Export { server: "::1".into(), path: "/x".into(), access: Access::ReadOnly, options: vec!["soft".into()] };
@@ -300,8 +312,9 @@ fn install_helper(rig: &Rig, then: &str) -> bool {
     mounted.is_ok() && Path::new("/sbin/mount.nfs").exists()
 }
 
+/// Rule: NODE-24
 #[test]
-fn nfs_is_mounted_by_its_helper_with_sorted_options_node_24() {
+fn nfs_is_mounted_by_its_helper_with_sorted_options() {
     on_this_machine(|rig| async move {
         if !install_helper(&rig, "exec mount -i -t tmpfs share \"$2\"") {
             return;
@@ -320,8 +333,9 @@ fn nfs_is_mounted_by_its_helper_with_sorted_options_node_24() {
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn an_nfs_mount_that_fails_leaves_nothing_and_names_a_missing_client_node_24() {
+fn an_nfs_mount_that_fails_leaves_nothing_and_names_a_missing_client() {
     on_this_machine(|rig| async move {
         if !install_helper(&rig, "echo 'mount.nfs: No such device' >&2; exit 32") {
             return;
@@ -338,8 +352,9 @@ fn an_nfs_mount_that_fails_leaves_nothing_and_names_a_missing_client_node_24() {
     });
 }
 
+/// Rule: NODE-25
 #[test]
-fn parts_of_volumes_go_with_their_directories_also_dead_ones_node_25() {
+fn parts_of_volumes_go_with_their_directories_also_dead_ones() {
     on_this_machine(|rig| async move {
         let (pod, volume) = (pod(&rig), name("pv-1"));
         rig.file("volume/part/file", "x");

@@ -1,4 +1,4 @@
-//! The flags that the CSI sidecars share (spec/sidecars.md 1.1), as groups to flatten into a command.
+//! The flags that the CSI sidecars share (SIDECAR-1.1), as groups to flatten into a command.
 //!
 //! Names and defaults are upstream's. One default differs: `--kube-api-qps` is 0, no limit. Upstream's 5 requests per
 //! second are what makes a sidecar slow; the API server protects itself, and its 429 is obeyed.

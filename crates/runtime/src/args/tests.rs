@@ -1,4 +1,4 @@
-//! Flags as the sidecars take them (spec/sidecars.md 1.1).
+//! Flags as the sidecars take them (SIDECAR-1.1).
 
 use clap::Parser;
 
@@ -22,6 +22,7 @@ fn parse(flags: &[&str]) -> Result<Program, clap::Error> {
     Program::try_parse_from(std::iter::once("program").chain(flags.iter().copied()))
 }
 
+/// Rule: SIDECAR-1.1
 #[test]
 fn defaults_are_upstreams_but_for_the_rate() {
     let program = parse(&[]).unwrap();
@@ -43,6 +44,7 @@ fn booleans_are_set_as_go_sets_them() {
     }
 }
 
+/// Rules: SIDECAR-1.1, SIDECAR-1.4
 #[test]
 fn the_lock_is_sanitised_and_labelled() {
     let flags = ["--leader-election", "--leader-election-namespace=ns", "--leader-election-labels=a:b,c:d"];
@@ -51,6 +53,7 @@ fn the_lock_is_sanitised_and_labelled() {
     assert_eq!(options.labels.len(), 2);
 }
 
+/// Rule: SIDECAR-1.1
 #[test]
 fn both_addresses_are_one_too_many() {
     let error = parse(&["--http-endpoint=:1", "--metrics-address=:2"]).unwrap_err();
@@ -59,6 +62,7 @@ fn both_addresses_are_one_too_many() {
     assert_eq!(program.serve.address(), Some((":2", LeaderCheck::Omitted)));
 }
 
+/// Rule: SIDECAR-1.1
 #[test]
 fn a_rate_is_kept_if_one_is_given() {
     let program = parse(&["--kube-api-qps=5", "--kube-api-burst=10"]).unwrap();

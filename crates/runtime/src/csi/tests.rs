@@ -164,6 +164,7 @@ async fn until(driver: &Driver, want: impl Fn(&Link) -> bool) -> Link {
     link.borrow().clone()
 }
 
+/// Rules: SIDECAR-1.2.3, SIDECAR-13.36
 #[tokio::test(start_paused = true)]
 async fn an_absent_driver_is_waited_for_and_calls_say_that_nothing_was_sent() {
     let stage = Stage::default();
@@ -185,6 +186,7 @@ async fn an_absent_driver_is_waited_for_and_calls_say_that_nothing_was_sent() {
     assert!(stage.0.lock().unwrap().dials < 70, "it dials too often");
 }
 
+/// Rules: SIDECAR-1.2.4, SIDECAR-1.3, SIDECAR-13.36
 #[tokio::test(start_paused = true)]
 async fn a_restarted_driver_is_asked_again_and_what_it_lost_is_said() {
     let stage = Stage::default();
@@ -206,6 +208,7 @@ async fn a_restarted_driver_is_asked_again_and_what_it_lost_is_said() {
     assert_eq!(ended, Ok(()));
 }
 
+/// Rule: SIDECAR-13.36
 #[tokio::test(start_paused = true)]
 async fn another_driver_on_the_socket_ends_it() {
     let stage = Stage::default();
@@ -220,6 +223,7 @@ async fn another_driver_on_the_socket_ends_it() {
     assert_eq!(ended, Err(DriverError::NameChanged { was: "d".to_owned(), is: "e".to_owned() }));
 }
 
+/// Rule: SIDECAR-1.5
 #[tokio::test(start_paused = true)]
 async fn calls_have_a_deadline_and_are_counted_with_gos_code_names() {
     let stage = Stage::default();
@@ -245,6 +249,7 @@ async fn calls_have_a_deadline_and_are_counted_with_gos_code_names() {
     }
 }
 
+/// Rule: SIDECAR-1.2.4
 #[tokio::test]
 async fn the_end_of_a_real_socket_is_noticed_without_a_call() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Election against a server that loses answers (spec/sidecars.md 1.4, 12 X3 and X4, 13.38, 13.39).
+//! Election against a server that loses answers (SIDECAR-1.4, SIDECAR-X3 and SIDECAR-X4, SIDECAR-13.38, SIDECAR-13.39).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -63,6 +63,7 @@ fn holder(fake: &Fake) -> Value {
     fake.at(PATH).map_or(Value::Null, |lease| lease["spec"]["holderIdentity"].clone())
 }
 
+/// Rule: SIDECAR-1.4
 #[tokio::test(start_paused = true)]
 async fn the_record_is_client_gos() {
     let (fake, notes, start) = (Fake::new(), Notes::default(), Instant::now());
@@ -85,6 +86,7 @@ async fn the_record_is_client_gos() {
     assert_eq!(fake.log().iter().filter(|asked| asked.starts_with("GET")).count(), 1);
 }
 
+/// Rules: SIDECAR-1.4, SIDECAR-13.39
 #[tokio::test(start_paused = true)]
 async fn a_released_lease_is_taken_at_the_next_look_and_a_dead_leaders_after_its_time() {
     let (fake, notes, start) = (Fake::new(), Notes::default(), Instant::now());
@@ -108,6 +110,7 @@ async fn a_released_lease_is_taken_at_the_next_look_and_a_dead_leaders_after_its
     assert!((25..=25 + 22).contains(&taken), "{taken}");
 }
 
+/// Rules: SIDECAR-X4, SIDECAR-14.5.26
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_before_others_may_start_and_applies_again() {
     let (fake, notes, start) = (Fake::new(), Notes::default(), Instant::now());
@@ -144,6 +147,7 @@ async fn a_renewal_whose_answer_was_lost_is_a_renewal() {
     tokio::join!(elector(&fake, "me").run(&stop, work(&notes, "me", start, SECOND)), playing);
 }
 
+/// Rule: SIDECAR-X4
 #[tokio::test(start_paused = true)]
 async fn another_holder_ends_our_work_at_once() {
     let (fake, notes, start) = (Fake::new(), Notes::default(), Instant::now());
@@ -161,6 +165,7 @@ async fn another_holder_ends_our_work_at_once() {
     assert_eq!((notes.texts(), holder(&fake)), (vec!["me leads 0".to_owned()], json!("thief")));
 }
 
+/// Rules: SIDECAR-X3, SIDECAR-13.39
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_kept_while_work_drains_and_given_back_afterwards() {
     let (fake, notes, start) = (Fake::new(), Notes::default(), Instant::now());
@@ -175,6 +180,7 @@ async fn the_lease_is_kept_while_work_drains_and_given_back_afterwards() {
     assert_eq!((notes.when("me has ended"), holder(&fake)), (20, json!("")));
 }
 
+/// Rule: SIDECAR-1.4
 #[test]
 fn names_are_sanitised_as_the_sidecars_do() {
     for (name, want) in [("ebs.csi.aws.com", "ebs-csi-aws-com"), ("a/b_c", "a-b-c"), ("x.", "x-X"), ("", "")] {
@@ -182,6 +188,7 @@ fn names_are_sanitised_as_the_sidecars_do() {
     }
 }
 
+/// Rule: SIDECAR-1.1
 #[test]
 fn durations_that_cannot_work_are_refused() {
     let options = || Options::new("n", "l", "i");
@@ -255,6 +262,7 @@ async fn a_label_that_an_operator_puts_on_the_lease_ends_nothing() {
     tokio::join!(elector(&fake, "me").run(&stop, work(&notes, "me", start, SECOND)), playing);
 }
 
+/// Rule: SIDECAR-X4
 #[tokio::test(start_paused = true)]
 async fn work_is_not_polled_after_a_suspend_that_outlasted_the_lease() {
     let fake = Fake::new();

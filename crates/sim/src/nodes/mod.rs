@@ -1,5 +1,5 @@
 //! Pods on machines: a control plane that attaches, agents that mount, drivers that fail, machines that die, and a user who
-//! deletes at the worst moment; and what must be true all the time and at the end (issue 5, "Under the simulator").
+//! deletes at the worst moment; and what must be true all the time and at the end.
 //!
 //! | Invariant | Where |
 //! |---|---|

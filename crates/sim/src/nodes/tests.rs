@@ -54,7 +54,8 @@ fn every_usual_kind_of_misfortune_happens_in_one_of_its_first_worlds() {
     }
 }
 
-/// Issue 5, done when 3: each invariant is proven able to fail.
+/// Each invariant is proven able to fail.
+/// Rule: CTRL-I15
 #[test]
 fn every_mutation_is_noticed_by_its_invariant() {
     for mutation in Mutation::ALL {

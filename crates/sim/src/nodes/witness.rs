@@ -353,7 +353,7 @@ impl Inner {
         found
     }
 
-    /// Staged implies attached, or nothing staged is detached (controllers 19 I14, node 20).
+    /// Staged implies attached, or nothing staged is detached (CTRL-I14, NODE-20).
     fn unattached(&mut self, node: &str, held: &BTreeSet<String>, all: &BTreeSet<(String, String)>) -> Vec<String> {
         if self.model.habits().attach == Attach::Not {
             return Vec::new();

@@ -1,5 +1,5 @@
 //! A whole life of storage in a world: controllers, a sidecar with its driver, a user and a scheduler, with faults
-//! everywhere, and what must be true all the time and at the end (issue 4, done when 3).
+//! everywhere, and what must be true all the time and at the end.
 //!
 //! | Invariant | Where |
 //! |---|---|

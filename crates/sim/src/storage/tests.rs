@@ -66,7 +66,8 @@ fn worlds_that_were_wrong_once_are_right() {
     }
 }
 
-/// Done when 3: each invariant is proven able to fail.
+/// Each invariant is proven able to fail.
+/// Rule: CTRL-I3
 #[test]
 fn every_mutation_is_noticed_by_its_invariant() {
     for mutation in Mutation::ALL {

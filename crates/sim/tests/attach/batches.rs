@@ -1,5 +1,5 @@
 //! News for a node is collected into few writes of its status, and nothing that has to be written first waits for it
-//! (controllers 6.7, weakness 43).
+//! (ATTACH-6.7, CTRL-14.43).
 
 use std::time::Duration;
 
@@ -86,8 +86,9 @@ fn an_attacher_that_says_why_not_holds_up_nobody() {
     });
 }
 
+/// Rule: CTRL-13.31
 #[test]
-fn a_detach_does_not_wait_for_the_window_and_its_write_tells_the_rest_race_31() {
+fn a_detach_does_not_wait_for_the_window_and_its_write_tells_the_rest() {
     patient(async |rig: &Rig| {
         rig.node("a").await;
         for name in ["one1", "one2", "one3"] {
@@ -128,8 +129,9 @@ fn a_pod_that_ends_within_the_window_is_detached_and_its_node_never_told() {
     });
 }
 
+/// Rule: CTRL-13.35
 #[test]
-fn a_controller_that_ends_within_the_window_leaves_the_news_to_the_next_one_race_35() {
+fn a_controller_that_ends_within_the_window_leaves_the_news_to_the_next_one() {
     patient(async |rig: &Rig| {
         rig.node("a").await;
         rig.played.storage().orders.slow.insert("one2".to_owned());
@@ -149,8 +151,9 @@ fn a_controller_that_ends_within_the_window_leaves_the_news_to_the_next_one_race
     });
 }
 
+/// Rules: CTRL-13.31, CTRL-13.35, CTRL-13.36
 #[test]
-fn volumes_that_come_and_go_together_survive_every_fault_races_31_35_36() {
+fn volumes_that_come_and_go_together_survive_every_fault() {
     at_every_request(async |rig: &Rig| {
         rig.node("a").await;
         let names = ["one1", "one2", "one3"];

@@ -1,4 +1,5 @@
-//! Volumes that come and go: 18.4, and every fault at every request on the way (races 30 to 36, 39, I13 to I17).
+//! Volumes that come and go: CTRL-18.4, and every fault at every request on the way (CTRL-13.30 to CTRL-13.36,
+//! CTRL-13.39, CTRL-I13 to CTRL-I17).
 
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use sim::faults::{Ask, Fate, Verdict};
 use crate::played::unique;
 use crate::rig::{Late, Rig, at_every_request, calm, key, play};
 
+/// Rules: CTRL-13.35, CTRL-13.36, CTRL-13.39
 #[test]
-fn a_volume_is_attached_told_mounted_and_taken_back_at_every_fault_races_35_36_39() {
+fn a_volume_is_attached_told_mounted_and_taken_back_at_every_fault() {
     at_every_request(async |rig: &Rig| {
         rig.node("a").await;
         rig.volume("one", "ReadWriteOnce").await;
@@ -24,8 +26,9 @@ fn a_volume_is_attached_told_mounted_and_taken_back_at_every_fault_races_35_36_3
     });
 }
 
+/// Rules: ATTACH-A3, CTRL-I15
 #[test]
-fn a_volume_for_one_node_moves_and_is_never_on_two_at_every_fault_a3_i15() {
+fn a_volume_for_one_node_moves_and_is_never_on_two_at_every_fault() {
     at_every_request(async |rig: &Rig| {
         rig.node("a").await;
         rig.node("b").await;
@@ -41,8 +44,9 @@ fn a_volume_for_one_node_moves_and_is_never_on_two_at_every_fault_a3_i15() {
     });
 }
 
+/// Rules: ATTACH-6.4, CTRL-14.48
 #[test]
-fn what_is_attached_and_not_attached_is_an_event_for_its_pod_6_4() {
+fn what_is_attached_and_not_attached_is_an_event_for_its_pod() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.node("b").await;
@@ -58,7 +62,7 @@ fn what_is_attached_and_not_attached_is_an_event_for_its_pod_6_4() {
         let waiting = rig.events("FailedAttachVolume").await;
         let start = "Waiting for detach for volume \"pv-one\" Volume is already used by pod(s) p; node \"a\" has it: ";
         assert!(waiting.len() == 1 && waiting[0].starts_with(start), "once, not at every look: {waiting:?}");
-        // Another reason for the same wait is news (weakness 48).
+        // Another reason for the same wait is news (CTRL-14.48).
         rig.played.storage().orders.stuck.insert("a".to_owned());
         rig.end_pod("p").await;
         let twice = async || rig.events("FailedAttachVolume").await.len() == 2;
@@ -70,8 +74,9 @@ fn what_is_attached_and_not_attached_is_an_event_for_its_pod_6_4() {
     });
 }
 
+/// Rule: ATTACH-6.5
 #[test]
-fn a_volume_for_many_nodes_is_on_both_at_once_6_5() {
+fn a_volume_for_many_nodes_is_on_both_at_once() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.node("b").await;
@@ -101,8 +106,9 @@ fn two_pods_on_a_node_share_an_attachment() {
     });
 }
 
+/// Rule: CTRL-13.45
 #[test]
-fn a_claim_that_is_bound_late_is_attached_at_once_race_45() {
+fn a_claim_that_is_bound_late_is_attached_at_once() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.claim("one", "ReadWriteOnce").await;
@@ -114,8 +120,9 @@ fn a_claim_that_is_bound_late_is_attached_at_once_race_45() {
     });
 }
 
+/// Rule: CTRL-14.43
 #[test]
-fn many_pods_on_a_node_cost_few_writes_of_its_status_weakness_43() {
+fn many_pods_on_a_node_cost_few_writes_of_its_status() {
     // On a server that takes its time, as all do.
     let slow = |_: &Ask<'_>| {
         let half = Duration::from_millis(10);
@@ -138,8 +145,9 @@ fn many_pods_on_a_node_cost_few_writes_of_its_status_weakness_43() {
     });
 }
 
+/// Rule: CTRL-14.46
 #[test]
-fn no_driver_gets_more_to_do_than_it_may_have_weakness_46() {
+fn no_driver_gets_more_to_do_than_it_may_have() {
     play(Options { per_driver: 2, ..Options::default() }, sim::faults::Fair, async |rig: &Rig| {
         rig.played.storage().orders.asleep = true;
         rig.node("a").await;
@@ -157,8 +165,9 @@ fn no_driver_gets_more_to_do_than_it_may_have_weakness_46() {
     });
 }
 
+/// Rules: CTRL-13.31, CTRL-13.43
 #[test]
-fn news_that_come_late_do_no_harm_races_31_and_43() {
+fn news_that_come_late_do_no_harm() {
     for path in
         ["/api/v1/pods", "/api/v1/nodes", "/apis/storage.k8s.io/v1/volumeattachments", "/api/v1/persistentvolumes"]
     {
@@ -182,8 +191,9 @@ fn news_that_come_late_do_no_harm_races_31_and_43() {
     }
 }
 
+/// Rule: CTRL-13.40
 #[test]
-fn a_pod_that_comes_back_while_its_volume_leaves_gets_it_again_race_40_at_every_fault() {
+fn a_pod_that_comes_back_while_its_volume_leaves_gets_it_again_at_every_fault() {
     at_every_request(async |rig: &Rig| {
         rig.node("a").await;
         rig.volume("one", "ReadWriteOnce").await;
@@ -202,8 +212,9 @@ fn a_pod_that_comes_back_while_its_volume_leaves_gets_it_again_race_40_at_every_
     });
 }
 
+/// Rule: CTRL-13.41
 #[test]
-fn a_driver_that_stops_asking_for_attachments_loses_them_race_41() {
+fn a_driver_that_stops_asking_for_attachments_loses_them() {
     calm(async |rig: &Rig| {
         let driver = json!({"metadata": {"name": crate::played::DRIVER}, "spec": {"attachRequired": true}});
         rig.create(Kind::CSI_DRIVER, driver).await;
@@ -225,8 +236,9 @@ fn a_driver_that_stops_asking_for_attachments_loses_them_race_41() {
 }
 
 /// The volume is attached, and the node has not said yet that it uses it.
+/// Rule: CTRL-13.41
 #[test]
-fn a_driver_that_stops_asking_for_attachments_keeps_what_a_pod_is_about_to_mount_race_41() {
+fn a_driver_that_stops_asking_for_attachments_keeps_what_a_pod_is_about_to_mount() {
     calm(async |rig: &Rig| {
         let driver = json!({"metadata": {"name": crate::played::DRIVER}, "spec": {"attachRequired": true}});
         rig.create(Kind::CSI_DRIVER, driver).await;
@@ -245,8 +257,9 @@ fn a_driver_that_stops_asking_for_attachments_keeps_what_a_pod_is_about_to_mount
     });
 }
 
+/// Rule: CTRL-14.47
 #[test]
-fn access_modes_that_change_count_at_once_weakness_47() {
+fn access_modes_that_change_count_at_once() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.node("b").await;
@@ -262,8 +275,9 @@ fn access_modes_that_change_count_at_once_weakness_47() {
     });
 }
 
+/// Rule: CTRL-14.38
 #[test]
-fn a_pod_whose_claim_and_volume_vanish_is_detached_all_the_same_weakness_38() {
+fn a_pod_whose_claim_and_volume_vanish_is_detached_all_the_same() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.volume("one", "ReadWriteOnce").await;

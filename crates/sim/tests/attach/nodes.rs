@@ -1,4 +1,5 @@
-//! Nodes that are lost, gone, fenced, or come back: a detach is forced on evidence only (6.4, weaknesses 39 to 42).
+//! Nodes that are lost, gone, fenced, or come back: a detach is forced on evidence only (ATTACH-6.4, CTRL-14.39 to
+//! CTRL-14.42).
 
 use std::time::Duration;
 
@@ -49,8 +50,9 @@ fn a_lost_node_keeps_its_volume_for_ever_and_who_waits_is_told_what_would_help()
     });
 }
 
+/// Rules: ATTACH-D6, ATTACH-D9
 #[test]
-fn a_node_out_of_service_loses_its_volumes_at_every_fault_d9_d11() {
+fn a_node_out_of_service_loses_its_volumes_at_every_fault() {
     at_every_request(async |rig: &Rig| {
         lost(rig).await;
         rig.quiet(10).await;
@@ -60,8 +62,9 @@ fn a_node_out_of_service_loses_its_volumes_at_every_fault_d9_d11() {
     });
 }
 
+/// Rules: ATTACH-D11, CTRL-14.49
 #[test]
-fn a_forced_detach_is_an_event_and_counted_with_its_evidence_d11_weakness_49() {
+fn a_forced_detach_is_an_event_and_counted_with_its_evidence() {
     calm(async |rig: &Rig| {
         lost(rig).await;
         taint(rig, "a").await;
@@ -91,8 +94,9 @@ fn a_forced_detach_is_an_event_and_counted_with_its_evidence_d11_weakness_49() {
     });
 }
 
+/// Rule: CTRL-14.41
 #[test]
-fn the_taint_on_a_node_that_works_forces_nothing_weakness_41() {
+fn the_taint_on_a_node_that_works_forces_nothing() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.volume("one", "ReadWriteOnce").await;
@@ -107,8 +111,9 @@ fn the_taint_on_a_node_that_works_forces_nothing_weakness_41() {
     });
 }
 
+/// Rule: CTRL-13.44
 #[test]
-fn a_busy_mount_on_a_node_that_works_is_waited_for_race_44() {
+fn a_busy_mount_on_a_node_that_works_is_waited_for() {
     play(Options { force_after: Some(Duration::from_secs(60)), ..Options::default() }, Fair, async |rig: &Rig| {
         rig.node("a").await;
         rig.volume("one", "ReadWriteOnce").await;
@@ -120,8 +125,9 @@ fn a_busy_mount_on_a_node_that_works_is_waited_for_race_44() {
     });
 }
 
+/// Rule: CTRL-14.39
 #[test]
-fn time_forces_only_if_the_operator_said_so_and_a_restart_measures_it_again_weakness_39() {
+fn time_forces_only_if_the_operator_said_so_and_a_restart_measures_it_again() {
     play(Options { force_after: Some(Duration::from_secs(360)), ..Options::default() }, Fair, async |rig: &Rig| {
         lost(rig).await;
         rig.stays("one", "a", 200).await;
@@ -166,8 +172,9 @@ fn a_node_object_that_is_gone_frees_its_volumes_once_its_pods_are_gone_at_every_
     });
 }
 
+/// Rule: CTRL-14.34
 #[test]
-fn a_node_that_is_gone_when_its_status_is_written_is_recognised_weakness_34() {
+fn a_node_that_is_gone_when_its_status_is_written_is_recognised() {
     // The controller still sees the node, and only the answer to its write says otherwise.
     play(Options::default(), Late::new("/api/v1/nodes", Duration::from_secs(60)), async |rig: &Rig| {
         rig.node("a").await;
@@ -200,8 +207,9 @@ fn what_the_driver_took_away_is_free_although_the_node_is_lost() {
     });
 }
 
+/// Rule: CTRL-13.42
 #[test]
-fn a_node_that_was_made_anew_is_told_again_race_42_at_every_fault() {
+fn a_node_that_was_made_anew_is_told_again_at_every_fault() {
     at_every_request(async |rig: &Rig| {
         rig.node("a").await;
         rig.volume("one", "ReadWriteOnce").await;
@@ -217,8 +225,9 @@ fn a_node_that_was_made_anew_is_told_again_race_42_at_every_fault() {
     });
 }
 
+/// Rule: CTRL-13.42
 #[test]
-fn a_new_node_object_frees_nothing_before_its_agent_speaks_race_42() {
+fn a_new_node_object_frees_nothing_before_its_agent_speaks() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.volume("one", "ReadWriteOnce").await;
@@ -238,8 +247,9 @@ fn a_new_node_object_frees_nothing_before_its_agent_speaks_race_42() {
     });
 }
 
+/// Rules: ATTACH-6.1, CTRL-14.44
 #[test]
-fn a_node_that_attaches_by_itself_is_left_alone_and_can_change_its_mind_6_1_weakness_44() {
+fn a_node_that_attaches_by_itself_is_left_alone_and_can_change_its_mind() {
     calm(async |rig: &Rig| {
         let key = Key::cluster("a");
         rig.create(Kind::NODE, json!({"metadata": {"name": "a"}})).await;

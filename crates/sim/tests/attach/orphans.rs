@@ -1,4 +1,5 @@
-//! What a restart finds, and attachments that nobody speaks for (6.3, races 35 to 38, weaknesses 36 and 42).
+//! What a restart finds, and attachments that nobody speaks for (ATTACH-6.3, CTRL-13.35 to CTRL-13.38, CTRL-14.36 and
+//! CTRL-14.42).
 
 use api::keys::annotation;
 use api::{Claim, Key, Kind, Volume};
@@ -40,8 +41,9 @@ async fn forget_claim_and_volume(rig: &Rig, handle: &str) {
     rig.delete::<Volume>(&volume).await;
 }
 
+/// Rules: ATTACH-6.3, ATTACH-6.3.1
 #[test]
-fn a_restart_changes_nothing_about_what_is_in_use_6_3() {
+fn a_restart_changes_nothing_about_what_is_in_use() {
     calm(async |rig: &Rig| {
         left_alone(rig).await;
         let before = rig.attachment("one", "a").await;
@@ -52,8 +54,9 @@ fn a_restart_changes_nothing_about_what_is_in_use_6_3() {
     });
 }
 
+/// Rule: CTRL-13.37
 #[test]
-fn a_pod_that_went_while_nobody_looked_is_noticed_race_37() {
+fn a_pod_that_went_while_nobody_looked_is_noticed() {
     calm(async |rig: &Rig| {
         left_alone(rig).await;
         rig.end_pod("p").await;
@@ -63,8 +66,9 @@ fn a_pod_that_went_while_nobody_looked_is_noticed_race_37() {
     });
 }
 
+/// Rules: ATTACH-6.3.2, CTRL-14.36
 #[test]
-fn a_pod_and_its_volume_that_went_while_nobody_looked_are_noticed_weakness_36() {
+fn a_pod_and_its_volume_that_went_while_nobody_looked_are_noticed() {
     calm(async |rig: &Rig| {
         left_alone(rig).await;
         rig.end_pod("p").await;
@@ -74,8 +78,9 @@ fn a_pod_and_its_volume_that_went_while_nobody_looked_are_noticed_weakness_36() 
     });
 }
 
+/// Rule: ATTACH-6.3
 #[test]
-fn a_node_that_was_told_of_what_is_not_there_is_told_better_and_gets_it_if_a_pod_wants_it_6_3() {
+fn a_node_that_was_told_of_what_is_not_there_is_told_better_and_gets_it_if_a_pod_wants_it() {
     calm(async |rig: &Rig| {
         left_alone(rig).await;
         rig.delete_attachment("one", "a").await;
@@ -91,8 +96,9 @@ fn a_node_that_was_told_of_what_is_not_there_is_told_better_and_gets_it_if_a_pod
     });
 }
 
+/// Rules: CTRL-14.36, CTRL-I15
 #[test]
-fn an_attachment_without_its_volume_blocks_a_namesake_and_goes_weakness_36_i15() {
+fn an_attachment_without_its_volume_blocks_a_namesake_and_goes() {
     calm(async |rig: &Rig| {
         left_alone(rig).await;
         rig.end_pod("p").await;
@@ -109,8 +115,9 @@ fn an_attachment_without_its_volume_blocks_a_namesake_and_goes_weakness_36_i15()
     });
 }
 
+/// Rule: CTRL-I15
 #[test]
-fn the_same_volume_under_another_name_is_the_same_volume_i15() {
+fn the_same_volume_under_another_name_is_the_same_volume() {
     calm(async |rig: &Rig| {
         left_alone(rig).await;
         rig.played.storage().orders.stuck.insert("a".to_owned());
@@ -189,8 +196,9 @@ fn an_attachment_with_a_name_of_its_own_is_remembered_by_what_it_named() {
     });
 }
 
+/// Rule: CTRL-14.36
 #[test]
-fn an_attachment_that_carries_its_volume_goes_when_nobody_wants_it_weakness_36() {
+fn an_attachment_that_carries_its_volume_goes_when_nobody_wants_it() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         let inline = json!({"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inside"}});
@@ -205,8 +213,9 @@ fn an_attachment_that_carries_its_volume_goes_when_nobody_wants_it_weakness_36()
     });
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn an_in_tree_volume_inside_a_pod_is_attached_as_its_driver_sees_it_and_taken_back_10_2() {
+fn an_in_tree_volume_inside_a_pod_is_attached_as_its_driver_sees_it_and_taken_back() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         let volumes = json!([{"name": "v", "awsElasticBlockStore": {"volumeID": "vol-1"}}]);
@@ -262,8 +271,9 @@ fn an_attachment_that_somebody_deletes_is_made_again_and_the_node_is_not_misled_
     });
 }
 
+/// Rule: CTRL-14.50
 #[test]
-fn a_handle_with_a_caret_comes_and_goes_weakness_50() {
+fn a_handle_with_a_caret_comes_and_goes() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.claim("odd", "ReadWriteOnce").await;

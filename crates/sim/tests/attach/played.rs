@@ -171,7 +171,7 @@ impl Played {
         let nodes = storage.published.entry(handle.clone()).or_default();
         nodes.insert(node);
         if handle.starts_with("one") && nodes.len() > 1 {
-            let violation = format!("I15: {handle} is on {nodes:?}");
+            let violation = format!("CTRL-I15: {handle} is on {nodes:?}");
             storage.violations.push(violation);
         }
     }
@@ -212,7 +212,7 @@ impl Played {
         self.patch(Kind::ATTACHMENT, &name, true, json!({"status": {"attached": false}})).await;
     }
 
-    /// One look of a node's agent: it says what it uses, then looks at what it has, and only then mounts (6.7).
+    /// One look of a node's agent: it says what it uses, then looks at what it has, and only then mounts (ATTACH-6.7).
     async fn agent(&self, name: &str) {
         if self.lock().orders.dead.contains(name) {
             return;
@@ -248,7 +248,7 @@ impl Played {
             return;
         }
         if !storage.published.get(handle).is_some_and(|nodes| nodes.contains(node)) {
-            storage.violations.push(format!("I13: {handle} was mounted on {node}, where it is not attached"));
+            storage.violations.push(format!("CTRL-I13: {handle} was mounted on {node}, where it is not attached"));
         }
     }
 }

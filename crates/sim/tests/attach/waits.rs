@@ -1,4 +1,4 @@
-//! Attachers that fail or say nothing (6.4, 6.8, 18.4, weakness 45).
+//! Attachers that fail or say nothing (ATTACH-6.4, ATTACH-6.8, CTRL-18.4, CTRL-14.45).
 
 use control::attach::Options;
 use sim::faults::Fair;
@@ -6,8 +6,9 @@ use sim::faults::Fair;
 use crate::played::unique;
 use crate::rig::{Rig, at_every_request, calm, play};
 
+/// Rule: CTRL-13.32
 #[test]
-fn an_attach_error_is_told_and_the_attachment_stays_until_it_works_race_32() {
+fn an_attach_error_is_told_and_the_attachment_stays_until_it_works() {
     calm(async |rig: &Rig| {
         rig.played.storage().orders.attach_error = Some("no slot".to_owned());
         rig.node("a").await;
@@ -25,8 +26,9 @@ fn an_attach_error_is_told_and_the_attachment_stays_until_it_works_race_32() {
     });
 }
 
+/// Rules: CTRL-13.32, CTRL-I17
 #[test]
-fn what_may_be_attached_although_it_failed_is_detached_when_nobody_wants_it_race_32_i17_at_every_fault() {
+fn what_may_be_attached_although_it_failed_is_detached_when_nobody_wants_it_at_every_fault() {
     at_every_request(async |rig: &Rig| {
         rig.played.storage().orders.attach_error = Some("lost the answer".to_owned());
         rig.node("a").await;
@@ -40,8 +42,9 @@ fn what_may_be_attached_although_it_failed_is_detached_when_nobody_wants_it_race
     });
 }
 
+/// Rule: ATTACH-6.8
 #[test]
-fn a_silent_attacher_is_named_after_two_minutes_6_8() {
+fn a_silent_attacher_is_named_after_two_minutes() {
     calm(async |rig: &Rig| {
         rig.played.storage().orders.asleep = true;
         rig.node("a").await;
@@ -58,8 +61,9 @@ fn a_silent_attacher_is_named_after_two_minutes_6_8() {
     });
 }
 
+/// Rules: CTRL-13.33, CTRL-14.31, CTRL-14.45
 #[test]
-fn a_detach_that_fails_blocks_other_nodes_and_ends_when_it_works_race_33_weaknesses_31_and_45() {
+fn a_detach_that_fails_blocks_other_nodes_and_ends_when_it_works() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.node("b").await;
@@ -81,8 +85,9 @@ fn a_detach_that_fails_blocks_other_nodes_and_ends_when_it_works_race_33_weaknes
     });
 }
 
+/// Rule: CTRL-13.38
 #[test]
-fn a_pod_that_goes_right_after_its_volume_came_does_not_wait_for_a_report_race_38() {
+fn a_pod_that_goes_right_after_its_volume_came_does_not_wait_for_a_report() {
     calm(async |rig: &Rig| {
         rig.node("a").await;
         rig.volume("one", "ReadWriteOnce").await;
@@ -95,8 +100,9 @@ fn a_pod_that_goes_right_after_its_volume_came_does_not_wait_for_a_report_race_3
     });
 }
 
+/// Rule: CTRL-14.46
 #[test]
-fn a_place_that_a_pod_has_no_use_for_any_more_goes_to_the_next_weakness_46() {
+fn a_place_that_a_pod_has_no_use_for_any_more_goes_to_the_next() {
     let options = Options { per_driver: 1, ..Options::default() };
     play(options, Fair, async |rig: &Rig| {
         rig.played.storage().orders.asleep = true;

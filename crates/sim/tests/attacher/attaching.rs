@@ -1,4 +1,4 @@
-//! Attachments are carried out: spec sidecars 3.3, 3.4 and 3.6 as a driver, a user and the API see them.
+//! Attachments are carried out: ATTACHER-3.3, ATTACHER-3.4 and ATTACHER-3.6 as a driver, a user and the API see them.
 
 use api::Kind;
 use api::keys::annotation;
@@ -19,8 +19,9 @@ fn fair<T: Send, F: Future<Output = T>>(rpcs: &[Rpc], scenario: impl FnOnce(Stag
     play(rpcs, &Options::default(), None, scenario)
 }
 
+/// Rules: ATTACHER-3.6, SIDECAR-14.5.9, ATTACHER-3.4, ATTACHER-3.2
 #[test]
-fn intent_is_stored_before_the_call_and_the_outcome_after_it_sidecars_3_6_14_5_9() {
+fn intent_is_stored_before_the_call_and_the_outcome_after_it() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.set().await;
         stage.moment().await;
@@ -33,17 +34,18 @@ fn intent_is_stored_before_the_call_and_the_outcome_after_it_sidecars_3_6_14_5_9
         assert_eq!(stage.journal(), expected);
         let attachment = stage.attachment().await;
         assert_eq!(attachment["status"], json!({"attached": true, "attachmentMetadata": {"lun": "3"}}));
-        // 3.4
+        // ATTACHER-3.4
         assert!(holds(&attachment, FINALIZER) && recorded_node(&attachment) == Some(NODE_ID));
         assert!(holds(&stage.get(Kind::VOLUME, VOLUME).await.unwrap_or_default(), FINALIZER));
         assert!(stage.driver.has(HANDLE, NODE_ID));
-        // 3.2: nothing of what happens is an event.
+        // ATTACHER-3.2: nothing of what happens is an event.
         assert_eq!(stage.events().await, 0);
     });
 }
 
+/// Rules: ATTACHER-3.6.5, ATTACHER-3.6.6, ATTACHER-3.6.7, ATTACHER-3.6.10
 #[test]
-fn the_driver_is_told_what_the_volume_says_sidecars_3_6_steps_5_to_10() {
+fn the_driver_is_told_what_the_volume_says() {
     fair(PUBLISHES, async |stage: Stage| {
         let more = json!({"spec": {"mountOptions": ["noatime"], "csi": {"fsType": "xfs", "readOnly": true,
             "volumeAttributes": {"tier": "gold"},
@@ -64,8 +66,9 @@ fn the_driver_is_told_what_the_volume_says_sidecars_3_6_steps_5_to_10() {
     });
 }
 
+/// Rules: SIDECAR-1.6, ATTACHER-3.2
 #[test]
-fn what_the_driver_cannot_do_is_not_asked_of_it_sidecars_1_6_3_2() {
+fn what_the_driver_cannot_do_is_not_asked_of_it() {
     let options = Options { default_fstype: "ext4".to_owned(), ..Options::default() };
     play(LISTS, &options, None, async |stage: Stage| {
         stage.make(&volume(json!({"spec": {"csi": {"readOnly": true}}}))).await;
@@ -81,8 +84,9 @@ fn what_the_driver_cannot_do_is_not_asked_of_it_sidecars_1_6_3_2() {
     });
 }
 
+/// Rule: ATTACHER-3.6.4
 #[test]
-fn an_inline_volume_is_attached_as_the_attachment_describes_it_sidecars_3_6_step_4() {
+fn an_inline_volume_is_attached_as_the_attachment_describes_it() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.make(&node(&[(NAME, NODE_ID)])).await;
         let inline = json!({"accessModes": ["ReadWriteOnce"], "csi": {"driver": NAME, "volumeHandle": "inline-1"}});
@@ -96,7 +100,7 @@ fn an_inline_volume_is_attached_as_the_attachment_describes_it_sidecars_3_6_step
     });
 }
 
-/// Makes an attachment that cannot be carried out, and checks that it says so and can be deleted freely (3.6).
+/// Makes an attachment that cannot be carried out, and checks that it says so and can be deleted freely (ATTACHER-3.6).
 async fn hopeless(stage: &Stage, words: &str) {
     stage.make(&attachment(json!({}))).await;
     stage.moment().await;
@@ -108,8 +112,9 @@ async fn hopeless(stage: &Stage, words: &str) {
     assert_eq!(stage.driver.counts(), (0, 0));
 }
 
+/// Rule: ATTACHER-3.6.2
 #[test]
-fn an_attachment_without_its_volume_says_so_and_goes_on_when_it_comes_sidecars_3_6_step_2() {
+fn an_attachment_without_its_volume_says_so_and_goes_on_when_it_comes() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.make(&node(&[(NAME, NODE_ID)])).await;
         hopeless(&stage, VOLUME).await;
@@ -121,8 +126,9 @@ fn an_attachment_without_its_volume_says_so_and_goes_on_when_it_comes_sidecars_3
     });
 }
 
+/// Rules: ATTACHER-3.6.2, SIDECAR-P15
 #[test]
-fn a_volume_on_its_way_out_is_not_attached_sidecars_3_6_step_2_p15() {
+fn a_volume_on_its_way_out_is_not_attached() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.make(&node(&[(NAME, NODE_ID)])).await;
         stage.make(&volume(json!({"metadata": {"finalizers": ["example.com/mine"]}}))).await;
@@ -134,8 +140,9 @@ fn a_volume_on_its_way_out_is_not_attached_sidecars_3_6_step_2_p15() {
     });
 }
 
+/// Rule: ATTACHER-3.6.8
 #[test]
-fn a_node_without_the_driver_is_waited_for_sidecars_3_6_step_8_weakness_14() {
+fn a_node_without_the_driver_is_waited_for() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.make(&volume(json!({}))).await;
         hopeless(&stage, NODE).await;
@@ -151,8 +158,9 @@ fn a_node_without_the_driver_is_waited_for_sidecars_3_6_step_8_weakness_14() {
     });
 }
 
+/// Rule: ATTACHER-3.6.7
 #[test]
-fn a_missing_secret_is_said_and_waited_for_sidecars_3_6_step_7() {
+fn a_missing_secret_is_said_and_waited_for() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.make(&volume(with_secret())).await;
         stage.make(&node(&[(NAME, NODE_ID)])).await;
@@ -165,8 +173,9 @@ fn a_missing_secret_is_said_and_waited_for_sidecars_3_6_step_7() {
     });
 }
 
+/// Rule: SIDECAR-1.6
 #[test]
-fn access_modes_that_no_capability_covers_are_refused_sidecars_1_6() {
+fn access_modes_that_no_capability_covers_are_refused() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.make(&node(&[(NAME, NODE_ID)])).await;
         stage.make(&volume(json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]}}))).await;
@@ -174,8 +183,9 @@ fn access_modes_that_no_capability_covers_are_refused_sidecars_1_6() {
     });
 }
 
+/// Rule: ATTACHER-3.6.4
 #[test]
-fn a_volume_of_another_driver_is_not_given_to_this_one_sidecars_3_6_step_4() {
+fn a_volume_of_another_driver_is_not_given_to_this_one() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.make(&node(&[(NAME, NODE_ID)])).await;
         stage.make(&volume(json!({"spec": {"csi": {"driver": "other.example.com"}}}))).await;
@@ -183,8 +193,9 @@ fn a_volume_of_another_driver_is_not_given_to_this_one_sidecars_3_6_step_4() {
     });
 }
 
+/// Rule: ATTACHER-3.3
 #[test]
-fn the_attachments_of_other_drivers_are_left_alone_sidecars_3_3() {
+fn the_attachments_of_other_drivers_are_left_alone() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.make(&volume(json!({}))).await;
         stage.make(&node(&[(NAME, NODE_ID)])).await;
@@ -194,8 +205,9 @@ fn the_attachments_of_other_drivers_are_left_alone_sidecars_3_3() {
     });
 }
 
+/// Rules: SIDECAR-1.8, ATTACHER-3.6
 #[test]
-fn every_code_is_recorded_and_the_call_repeated_sidecars_1_8_3_6() {
+fn every_code_is_recorded_and_the_call_repeated() {
     let codes = [
         Code::Cancelled,
         Code::Unknown,
@@ -235,8 +247,9 @@ fn every_code_is_recorded_and_the_call_repeated_sidecars_1_8_3_6() {
     });
 }
 
+/// Rules: ATTACHER-3.3, SIDECAR-14.5.11, SIDECAR-13.33
 #[test]
-fn what_is_said_about_a_failure_does_not_defeat_its_backoff_sidecars_3_3_14_5_11_weakness_33() {
+fn what_is_said_about_a_failure_does_not_defeat_its_backoff() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.driver.with().always = Some(Fate::Fails(Code::Internal));
         stage.set().await;
@@ -269,8 +282,9 @@ fn a_sentence_too_long_for_the_api_is_cut_and_a_secret_in_it_is_taken_out() {
     });
 }
 
+/// Rules: ATTACHER-3.6.11, SIDECAR-A3
 #[test]
-fn what_the_driver_says_last_replaces_what_it_said_before_sidecars_3_6_step_11_a3() {
+fn what_the_driver_says_last_replaces_what_it_said_before() {
     fair(LISTS, async |stage: Stage| {
         stage.set().await;
         stage.moment().await;
@@ -285,8 +299,9 @@ fn what_the_driver_says_last_replaces_what_it_said_before_sidecars_3_6_step_11_a
     });
 }
 
+/// Rules: SIDECAR-A6, SIDECAR-13.23, ATTACHER-3.7.5
 #[test]
-fn the_finalizers_of_others_stay_a6_weakness_23() {
+fn the_finalizers_of_others_stay() {
     fair(PUBLISHES, async |stage: Stage| {
         let theirs = json!({"metadata": {"finalizers": ["example.com/theirs"]}});
         stage.make(&volume(theirs.clone())).await;
@@ -300,13 +315,14 @@ fn the_finalizers_of_others_stay_a6_weakness_23() {
         stage.moment().await;
         let held = stage.attachment().await;
         assert!(holds(&held, "example.com/theirs") && !holds(&held, FINALIZER), "{held}");
-        // 3.7 step 5: it is still there, so that its status says what became of it.
+        // ATTACHER-3.7.5: it is still there, so that its status says what became of it.
         assert_eq!(held["status"], json!({"attached": false}));
     });
 }
 
+/// Rule: SIDECAR-A5
 #[test]
-fn a_node_that_came_back_with_another_id_is_not_left_attached_under_the_old_one_a5() {
+fn a_node_that_came_back_with_another_id_is_not_left_attached_under_the_old_one() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.driver.with().script.push_back(Some(Fate::DoneBut(Code::Internal)));
         stage.set().await;
@@ -320,8 +336,9 @@ fn a_node_that_came_back_with_another_id_is_not_left_attached_under_the_old_one_
     });
 }
 
+/// Rules: SIDECAR-13.36, SIDECAR-X1
 #[test]
-fn a_driver_that_is_away_is_waited_for_and_nothing_is_said_against_the_attachment_weakness_36_x1() {
+fn a_driver_that_is_away_is_waited_for_and_nothing_is_said_against_the_attachment() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.moment().await;
         stage.driver.show(false);
@@ -338,8 +355,9 @@ fn a_driver_that_is_away_is_waited_for_and_nothing_is_said_against_the_attachmen
     });
 }
 
+/// Rule: SIDECAR-1.5
 #[test]
-fn calls_and_queues_are_counted_under_upstreams_names_sidecars_1_5() {
+fn calls_and_queues_are_counted_under_upstreams_names() {
     fair(PUBLISHES, async |stage: Stage| {
         stage.driver.with().script.push_back(Some(Fate::Fails(Code::Aborted)));
         stage.set().await;

@@ -1,4 +1,5 @@
-//! A whole life of an attachment, interrupted at every write and at every call (races A1 to A3, 13.5 rows 32, 33 and 35).
+//! A whole life of an attachment, interrupted at every write and at every call (SIDECAR-A1 to SIDECAR-A3, CTRL-13.32,
+//! CTRL-13.33, CTRL-13.35).
 
 use api::Kind;
 use control::attacher::Options;
@@ -40,6 +41,7 @@ async fn whole_life(stage: Stage) -> (usize, usize) {
     (journal.len() - calls, calls)
 }
 
+/// Rules: SIDECAR-A1, SIDECAR-A2, SIDECAR-A3, CTRL-13.32, CTRL-13.35
 #[test]
 fn every_mishap_at_every_write_of_an_attachments_life_leaves_nothing_attached() {
     let (writes, _) = play(PUBLISHES, &Options::default(), None, whole_life);
@@ -61,6 +63,7 @@ fn every_mishap_at_every_write_of_an_attachments_life_leaves_nothing_attached() 
     }
 }
 
+/// Rules: SIDECAR-A2, SIDECAR-A3, CTRL-13.33
 #[test]
 fn every_mishap_at_every_call_of_an_attachments_life_leaves_nothing_attached() {
     let (_, calls) = play(PUBLISHES, &Options::default(), None, whole_life);

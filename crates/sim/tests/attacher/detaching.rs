@@ -1,4 +1,4 @@
-//! Attachments are taken back, whatever has gone before them: spec sidecars 3.7 and 3.8.
+//! Attachments are taken back, whatever has gone before them: ATTACHER-3.7 and ATTACHER-3.8.
 
 use api::Kind;
 use api::keys::annotation;
@@ -41,8 +41,9 @@ async fn gone(stage: &Stage) -> bool {
     !stage.exists(Kind::ATTACHMENT, ATTACHMENT).await && !stage.driver.has(HANDLE, NODE_ID)
 }
 
+/// Rules: ATTACHER-3.7.4, ATTACHER-3.7.5, SIDECAR-14.5.10
 #[test]
-fn the_driver_is_asked_before_the_finalizer_falls_sidecars_3_7_14_5_10() {
+fn the_driver_is_asked_before_the_finalizer_falls() {
     fair(async |stage: Stage| {
         attached(&stage).await;
         stage.detach().await;
@@ -54,8 +55,9 @@ fn the_driver_is_asked_before_the_finalizer_falls_sidecars_3_7_14_5_10() {
     });
 }
 
+/// Rules: ATTACHER-3.7.3, SIDECAR-14.5.10
 #[test]
-fn a_node_that_is_gone_is_still_detached_from_sidecars_3_7_step_3_14_5_10() {
+fn a_node_that_is_gone_is_still_detached_from() {
     fair(async |stage: Stage| {
         attached(&stage).await;
         stage.drop::<api::CsiNode>(NODE).await;
@@ -65,8 +67,9 @@ fn a_node_that_is_gone_is_still_detached_from_sidecars_3_7_step_3_14_5_10() {
     });
 }
 
+/// Rule: ATTACHER-3.7.3
 #[test]
-fn a_node_on_which_the_driver_is_no_longer_registered_is_still_detached_from_sidecars_3_7_step_3() {
+fn a_node_on_which_the_driver_is_no_longer_registered_is_still_detached_from() {
     fair(async |stage: Stage| {
         attached(&stage).await;
         stage.change(Kind::CSI_NODE, NODE, json!({"spec": {"drivers": []}})).await;
@@ -76,8 +79,9 @@ fn a_node_on_which_the_driver_is_no_longer_registered_is_still_detached_from_sid
     });
 }
 
+/// Rules: SIDECAR-A5, SIDECAR-13.15
 #[test]
-fn where_it_was_published_counts_not_what_the_node_is_called_now_a5_weakness_15() {
+fn where_it_was_published_counts_not_what_the_node_is_called_now() {
     fair(async |stage: Stage| {
         attached(&stage).await;
         stage.rename_node("new-id").await;
@@ -88,8 +92,9 @@ fn where_it_was_published_counts_not_what_the_node_is_called_now_a5_weakness_15(
     });
 }
 
+/// Rule: SIDECAR-A7
 #[test]
-fn a_volume_whose_object_is_gone_is_still_detached_a7() {
+fn a_volume_whose_object_is_gone_is_still_detached() {
     fair(async |stage: Stage| {
         attached(&stage).await;
         stage.drop::<api::Volume>(VOLUME).await;
@@ -101,8 +106,9 @@ fn a_volume_whose_object_is_gone_is_still_detached_a7() {
     });
 }
 
+/// Rule: SIDECAR-A7
 #[test]
-fn a_volume_that_was_made_again_under_the_same_name_does_not_change_what_is_taken_back_a7() {
+fn a_volume_that_was_made_again_under_the_same_name_does_not_change_what_is_taken_back() {
     fair(async |stage: Stage| {
         attached(&stage).await;
         stage.drop::<api::Volume>(VOLUME).await;
@@ -114,8 +120,9 @@ fn a_volume_that_was_made_again_under_the_same_name_does_not_change_what_is_take
     });
 }
 
+/// Rule: ATTACHER-3.7.1
 #[test]
-fn an_attachment_of_upstreams_attacher_is_taken_back_with_the_volumes_help_sidecars_3_7_step_1() {
+fn an_attachment_of_upstreams_attacher_is_taken_back_with_the_volumes_help() {
     fair(async |stage: Stage| {
         stage.make(&node(&[(NAME, "new-id")])).await;
         // As upstream leaves it: finalizer and node id, and nothing about the volume.
@@ -136,8 +143,9 @@ fn an_attachment_of_upstreams_attacher_is_taken_back_with_the_volumes_help_sidec
     });
 }
 
+/// Rule: SIDECAR-A7
 #[test]
-fn an_attachment_of_upstreams_attacher_whose_volume_is_gone_is_found_by_its_name_a7() {
+fn an_attachment_of_upstreams_attacher_whose_volume_is_gone_is_found_by_its_name() {
     play(LISTS, &Options { max_entries: 1, ..Options::default() }, None, async |stage: Stage| {
         let name = lifecycle::attach::attachment_name(NAME, HANDLE, NODE);
         let theirs = json!({"metadata": {"name": name, "finalizers": [FINALIZER],
@@ -153,8 +161,9 @@ fn an_attachment_of_upstreams_attacher_whose_volume_is_gone_is_found_by_its_name
     });
 }
 
+/// Rule: SIDECAR-13.16
 #[test]
-fn a_secret_that_is_gone_does_not_keep_a_volume_on_its_node_weakness_16() {
+fn a_secret_that_is_gone_does_not_keep_a_volume_on_its_node() {
     fair(async |stage: Stage| {
         stage.make(&secret(json!({"user": "me"}))).await;
         stage.make(&volume(with_secret())).await;
@@ -170,8 +179,9 @@ fn a_secret_that_is_gone_does_not_keep_a_volume_on_its_node_weakness_16() {
     });
 }
 
+/// Rules: SIDECAR-1.9, ATTACHER-3.7.2
 #[test]
-fn a_secret_is_read_for_each_call_sidecars_1_9_3_7_step_2() {
+fn a_secret_is_read_for_each_call() {
     fair(async |stage: Stage| {
         stage.make(&secret(json!({"user": "me"}))).await;
         stage.make(&volume(with_secret())).await;
@@ -187,8 +197,9 @@ fn a_secret_is_read_for_each_call_sidecars_1_9_3_7_step_2() {
     });
 }
 
+/// Rule: ATTACHER-3.7.6
 #[test]
-fn every_refusal_is_recorded_and_the_call_repeated_sidecars_3_7_step_6() {
+fn every_refusal_is_recorded_and_the_call_repeated() {
     for code in [Code::Internal, Code::NotFound, Code::InvalidArgument, Code::Unavailable, Code::Unimplemented] {
         fair(async |stage: Stage| {
             attached(&stage).await;
@@ -206,8 +217,9 @@ fn every_refusal_is_recorded_and_the_call_repeated_sidecars_3_7_step_6() {
     }
 }
 
+/// Rules: SIDECAR-1.8, SIDECAR-A2
 #[test]
-fn an_attachment_that_is_deleted_while_attaching_is_in_doubt_is_taken_back_sidecars_1_8_a2() {
+fn an_attachment_that_is_deleted_while_attaching_is_in_doubt_is_taken_back() {
     let fates = [Fate::DoneBut(Code::DeadlineExceeded), Fate::DoneBut(Code::ResourceExhausted), Fate::AnswerLost];
     for fate in fates {
         fair(async |stage: Stage| {
@@ -226,8 +238,9 @@ fn an_attachment_that_is_deleted_while_attaching_is_in_doubt_is_taken_back_sidec
     }
 }
 
+/// Rule: ATTACHER-3.8
 #[test]
-fn a_volume_stays_until_its_last_attachment_is_gone_sidecars_3_8() {
+fn a_volume_stays_until_its_last_attachment_is_gone() {
     fair(async |stage: Stage| {
         attached(&stage).await;
         stage.driver.with().always = Some(Fate::Fails(Code::Internal));
@@ -242,8 +255,9 @@ fn a_volume_stays_until_its_last_attachment_is_gone_sidecars_3_8() {
     });
 }
 
+/// Rules: ATTACHER-3.8, SIDECAR-A1
 #[test]
-fn a_volume_that_lives_keeps_the_finalizer_sidecars_3_8_a1() {
+fn a_volume_that_lives_keeps_the_finalizer() {
     fair(async |stage: Stage| {
         attached(&stage).await;
         stage.detach().await;

@@ -1,4 +1,4 @@
-//! The driver is asked what is published where: spec sidecars 3.9.
+//! The driver is asked what is published where: ATTACHER-3.9.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use tonic::Code;
 use crate::driver::{Fate, NAME};
 use crate::stage::{ATTACHMENT, HANDLE, LISTS, NODE_ID, PUBLISHES, Stage, attachment, node, play, volume};
 
+/// Rules: ATTACHER-3.9, SIDECAR-14.5.12
 #[test]
-fn a_volume_that_the_driver_lost_is_published_again_sidecars_3_9_14_5_12() {
+fn a_volume_that_the_driver_lost_is_published_again() {
     play(LISTS, &Options::default(), None, async |stage: Stage| {
         stage.set().await;
         stage.moment().await;
@@ -23,8 +24,9 @@ fn a_volume_that_the_driver_lost_is_published_again_sidecars_3_9_14_5_12() {
     });
 }
 
+/// Rules: ATTACHER-3.9, SIDECAR-14.5.12
 #[test]
-fn a_publication_that_the_status_denies_is_confirmed_sidecars_3_9_14_5_12() {
+fn a_publication_that_the_status_denies_is_confirmed() {
     play(LISTS, &Options::default(), None, async |stage: Stage| {
         stage.set().await;
         stage.moment().await;
@@ -34,8 +36,9 @@ fn a_publication_that_the_status_denies_is_confirmed_sidecars_3_9_14_5_12() {
     });
 }
 
+/// Rules: ATTACHER-3.7, ATTACHER-3.9
 #[test]
-fn a_publication_whose_attachment_says_it_is_done_with_is_taken_back_sidecars_3_7_3_9() {
+fn a_publication_whose_attachment_says_it_is_done_with_is_taken_back() {
     play(LISTS, &Options::default(), None, async |stage: Stage| {
         stage.make(&volume(json!({}))).await;
         stage.make(&node(&[(NAME, NODE_ID)])).await;
@@ -67,8 +70,9 @@ fn a_repetition_that_fails_is_repeated_until_the_driver_agrees() {
     });
 }
 
+/// Rules: ATTACHER-3.9, SIDECAR-A4
 #[test]
-fn pages_are_followed_and_a_list_that_fails_changes_nothing_sidecars_3_9() {
+fn pages_are_followed_and_a_list_that_fails_changes_nothing() {
     let options = Options { max_entries: 1, ..Options::default() };
     play(LISTS, &options, None, async |stage: Stage| {
         for other in ["a", "b", "z"] {
@@ -81,7 +85,7 @@ fn pages_are_followed_and_a_list_that_fails_changes_nothing_sidecars_3_9() {
         let tokens: Vec<String> = stage.driver.with().lists.iter().map(|list| list.starting_token.clone()).collect();
         assert_eq!(tokens, ["", "1", "2", "3"]);
         assert!(stage.driver.with().lists.iter().all(|list| list.max_entries == 1));
-        assert_eq!(stage.driver.counts(), (1, 0), "orphans of nobody's attachment are left alone (A4)");
+        assert_eq!(stage.driver.counts(), (1, 0), "orphans of nobody's attachment are left alone (SIDECAR-A4)");
         stage.driver.with().list_fails = Some(Code::Internal);
         stage.driver.with().published.clear();
         stage.wait().await;
@@ -89,8 +93,9 @@ fn pages_are_followed_and_a_list_that_fails_changes_nothing_sidecars_3_9() {
     });
 }
 
+/// Rule: ATTACHER-3.2
 #[test]
-fn a_driver_that_does_not_say_what_is_published_is_not_asked_sidecars_3_2() {
+fn a_driver_that_does_not_say_what_is_published_is_not_asked() {
     play(PUBLISHES, &Options::default(), None, async |stage: Stage| {
         stage.set().await;
         stage.wait().await;

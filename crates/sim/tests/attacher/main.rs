@@ -1,5 +1,5 @@
-//! The attacher beside a CSI driver, on the real API server: what the driver is asked, what the API shows, and every way to
-//! be interrupted (spec sidecars 3).
+//! The attacher beside a CSI driver, on the real API server: what the driver is asked, what the API shows, and every
+//! way to be interrupted (ATTACHER-3).
 
 mod attaching;
 mod crashes;

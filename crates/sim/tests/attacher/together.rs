@@ -1,5 +1,6 @@
-//! The attacher in one process with the attach/detach controller: a new attachment carries from the start what the attacher
-//! would write on it, and everything else is as between processes (sidecars 3.4, 3.6; controllers 6.8, 13.5).
+//! The attacher in one process with the attach/detach controller: a new attachment carries from the start what the
+//! attacher would write on it, and everything else is as between processes (ATTACHER-3.4, ATTACHER-3.6; ATTACH-6.8,
+//! CTRL-13.30 to CTRL-13.45).
 
 use std::time::Duration;
 
@@ -86,8 +87,9 @@ async fn whole_life(stage: Stage) -> Vec<String> {
     stage.journal()
 }
 
+/// Rule: ATTACH-6.8
 #[test]
-fn a_volume_is_attached_with_four_writes_and_detached_with_three_6_8() {
+fn a_volume_is_attached_with_four_writes_and_detached_with_three() {
     let journal = together(None, whole_life);
     let attachment = format!("volumeattachments/{}", name());
     let expected = [
@@ -104,8 +106,9 @@ fn a_volume_is_attached_with_four_writes_and_detached_with_three_6_8() {
     assert_eq!(journal, expected);
 }
 
+/// Rules: CTRL-13.35, CTRL-13.36, CTRL-13.39
 #[test]
-fn every_mishap_at_every_write_ends_with_nothing_attached_races_35_36_39() {
+fn every_mishap_at_every_write_ends_with_nothing_attached() {
     let writes = together(None, whole_life).iter().filter(|line| !line.starts_with("Controller")).count();
     let fates = [
         faults::Fate::CrashBefore,
@@ -124,8 +127,9 @@ fn every_mishap_at_every_write_ends_with_nothing_attached_races_35_36_39() {
     }
 }
 
+/// Rule: ATTACHER-3.7.2
 #[test]
-fn the_secret_is_noted_from_the_start_too_sidecars_3_7_step_2() {
+fn the_secret_is_noted_from_the_start_too() {
     together(None, async |stage: Stage| {
         stage.make(&secret(json!({"user": "me"}))).await;
         set(&stage, with_secret()).await;
@@ -139,8 +143,9 @@ fn the_secret_is_noted_from_the_start_too_sidecars_3_7_step_2() {
     });
 }
 
+/// Rule: CTRL-13.32
 #[test]
-fn an_attachment_that_is_noted_and_never_published_goes_all_the_same_race_32() {
+fn an_attachment_that_is_noted_and_never_published_goes_all_the_same() {
     together(None, async |stage: Stage| {
         stage.driver.with().always = Some(crate::driver::Fate::Fails(tonic::Code::ResourceExhausted));
         set(&stage, json!({})).await;
@@ -156,8 +161,9 @@ fn an_attachment_that_is_noted_and_never_published_goes_all_the_same_race_32() {
     });
 }
 
+/// Rule: ATTACHER-3.6.8
 #[test]
-fn a_node_without_the_driver_gets_a_bare_attachment_sidecars_3_6_step_8() {
+fn a_node_without_the_driver_gets_a_bare_attachment() {
     together(None, async |stage: Stage| {
         set(&stage, json!({})).await;
         stage.change(Kind::CSI_NODE, NODE, json!({"spec": {"drivers": []}})).await;

@@ -1,4 +1,4 @@
-//! Drivers that attach nothing: spec sidecars 3.2 and 3.5.
+//! Drivers that attach nothing: ATTACHER-3.2 and ATTACHER-3.5.
 
 use api::Kind;
 use api::keys::annotation;
@@ -11,8 +11,9 @@ use crate::stage::{ATTACHMENT, FINALIZER, HANDLE, NODE_ID, Stage, VOLUME, attach
 
 const NOTHING: &[Rpc] = &[Rpc::CreateDeleteVolume];
 
+/// Rule: ATTACHER-3.5
 #[test]
-fn every_attachment_of_a_driver_that_attaches_nothing_is_attached_at_once_sidecars_3_5() {
+fn every_attachment_of_a_driver_that_attaches_nothing_is_attached_at_once() {
     play(NOTHING, &Options::default(), None, async |stage: Stage| {
         // Neither the volume nor the node has to be there.
         stage.make(&attachment(json!({}))).await;

@@ -1,11 +1,12 @@
-//! The claim's side (spec controllers 4.3, 18.1).
+//! The claim's side (BIND-4.3, CTRL-18.1).
 
 use serde_json::json;
 
 use crate::rig::{claim, class, in_tree, play, volume};
 
+/// Rules: BIND-U2, BIND-V1
 #[test]
-fn a_claim_gets_the_smallest_volume_that_fits_u2() {
+fn a_claim_gets_the_smallest_volume_that_fits() {
     play(None, async |user| {
         for (name, size) in [("one", "1Gi"), ("two", "2Gi"), ("ten", "10Gi")] {
             user.make(&volume(name, size)).await;
@@ -15,16 +16,17 @@ fn a_claim_gets_the_smallest_volume_that_fits_u2() {
         user.assert_bound("c", "two", true).await;
         let marks = &user.claim("c").await["metadata"]["annotations"];
         assert_eq!(marks[api::keys::annotation::BOUND_BY_CONTROLLER.0], "yes", "its pointer was chosen");
-        assert_eq!(user.volume("one").await["status"]["phase"], "Available", "V1");
+        assert_eq!(user.volume("one").await["status"]["phase"], "Available", "BIND-V1");
     });
 }
 
+/// Rules: BIND-4.7.8, CTRL-14.2
 #[test]
-fn a_volume_that_names_the_claim_wins_and_keeps_its_owners_word_4_7_rule_8() {
+fn a_volume_that_names_the_claim_wins_and_keeps_its_owners_word() {
     play(None, async |user| {
         user.make(&volume("small", "1Gi")).await;
         let mut reserved = volume("reserved", "5Gi");
-        // Weakness 2: a larger set of access modes does not make it lose.
+        // CTRL-14.2: a larger set of access modes does not make it lose.
         reserved["spec"]["accessModes"] = json!(["ReadWriteOnce", "ReadWriteMany"]);
         reserved["spec"]["claimRef"] = json!({"namespace": "default", "name": "c"});
         user.make(&reserved).await;
@@ -34,8 +36,9 @@ fn a_volume_that_names_the_claim_wins_and_keeps_its_owners_word_4_7_rule_8() {
     });
 }
 
+/// Rule: CTRL-14.3
 #[test]
-fn a_volume_that_names_the_claim_and_does_not_suit_it_is_said_and_nothing_else_is_given_weakness_3() {
+fn a_volume_that_names_the_claim_and_does_not_suit_it_is_said_and_nothing_else_is_given() {
     play(None, async |user| {
         user.make(&volume("free", "5Gi")).await;
         let mut reserved = volume("tiny", "1Gi");
@@ -55,15 +58,16 @@ fn a_volume_that_names_the_claim_and_does_not_suit_it_is_said_and_nothing_else_i
     });
 }
 
+/// Rules: BIND-U7, BIND-U8
 #[test]
-fn a_claim_that_names_a_volume_waits_for_it_and_gets_it_u7_u8() {
+fn a_claim_that_names_a_volume_waits_for_it_and_gets_it() {
     play(None, async |user| {
         let mut wish = claim("c", "1Gi");
         wish["spec"]["volumeName"] = json!("v");
         user.make(&wish).await;
         user.wait().await;
         assert_eq!(user.claim("c").await["status"]["phase"], "Pending");
-        assert!(user.events("c").await.is_empty(), "U7 has no event");
+        assert!(user.events("c").await.is_empty(), "BIND-U7 has no event");
         user.make(&volume("v", "1Gi")).await;
         user.wait().await;
         user.assert_bound("c", "v", true).await;
@@ -72,8 +76,9 @@ fn a_claim_that_names_a_volume_waits_for_it_and_gets_it_u7_u8() {
     });
 }
 
+/// Rule: BIND-U8x
 #[test]
-fn a_named_volume_that_does_not_suit_is_refused_with_the_reason_u8x() {
+fn a_named_volume_that_does_not_suit_is_refused_with_the_reason() {
     let cases = [
         (json!({"resources": {"requests": {"storage": "9Gi"}}}), "requested PV is too small"),
         (json!({"storageClassName": "other"}), "storageClassName does not match"),
@@ -97,8 +102,9 @@ fn a_named_volume_that_does_not_suit_is_refused_with_the_reason_u8x() {
     }
 }
 
+/// Rule: BIND-U10
 #[test]
-fn a_volume_of_somebody_else_is_not_taken_u10() {
+fn a_volume_of_somebody_else_is_not_taken() {
     play(None, async |user| {
         user.make(&volume("v", "1Gi")).await;
         user.make(&claim("first", "1Gi")).await;
@@ -113,8 +119,9 @@ fn a_volume_of_somebody_else_is_not_taken_u10() {
     });
 }
 
+/// Rule: BIND-U6
 #[test]
-fn a_claim_without_a_class_and_without_a_volume_is_told_so_u6() {
+fn a_claim_without_a_class_and_without_a_volume_is_told_so() {
     play(None, async |user| {
         user.make(&claim("c", "1Gi")).await;
         user.wait().await;
@@ -123,8 +130,9 @@ fn a_claim_without_a_class_and_without_a_volume_is_told_so_u6() {
     });
 }
 
+/// Rules: BIND-U5, BIND-P4, CTRL-14.11
 #[test]
-fn an_external_provisioner_is_asked_by_both_annotations_u5_p4() {
+fn an_external_provisioner_is_asked_by_both_annotations() {
     play(None, async |user| {
         user.make(&class("fast", "driver.example.com")).await;
         let mut wish = claim("c", "1Gi");
@@ -136,12 +144,13 @@ fn an_external_provisioner_is_asked_by_both_annotations_u5_p4() {
         assert_eq!(marks[api::keys::annotation::BETA_STORAGE_PROVISIONER.0], "driver.example.com");
         let events = user.events("c").await;
         assert!(events[0].starts_with("Normal ExternalProvisioning: Waiting for a volume to be created"), "{events:?}");
-        assert_eq!(events.len(), 1, "weakness 11: told once");
+        assert_eq!(events.len(), 1, "CTRL-14.11: told once");
     });
 }
 
+/// Rule: BIND-P2
 #[test]
-fn a_migrated_plugin_is_asked_as_its_csi_driver_p2() {
+fn a_migrated_plugin_is_asked_as_its_csi_driver() {
     play(None, async |user| {
         user.make(&class("old", &in_tree("aws-ebs"))).await;
         let mut wish = claim("c", "1Gi");
@@ -153,8 +162,9 @@ fn a_migrated_plugin_is_asked_as_its_csi_driver_p2() {
     });
 }
 
+/// Rules: BIND-P1, BIND-P5
 #[test]
-fn a_class_that_nobody_serves_is_an_event_and_not_a_loop_p1_p5() {
+fn a_class_that_nobody_serves_is_an_event_and_not_a_loop() {
     play(None, async |user| {
         user.make(&class("none", api::keys::provisioner::NONE)).await;
         for (name, class) in [("c", "none"), ("d", "missing")] {
@@ -171,8 +181,9 @@ fn a_class_that_nobody_serves_is_an_event_and_not_a_loop_p1_p5() {
     });
 }
 
+/// Rules: BIND-U4, BIND-4.7.9
 #[test]
-fn with_delayed_binding_the_scheduler_chooses_u4() {
+fn with_delayed_binding_the_scheduler_chooses() {
     play(None, async |user| {
         let mut late = class("late", "driver.example.com");
         late["volumeBindingMode"] = json!("WaitForFirstConsumer");
@@ -194,7 +205,7 @@ fn with_delayed_binding_the_scheduler_chooses_u4() {
         user.wait().await;
         let then = "Normal WaitForPodScheduled: waiting for pod p to be scheduled";
         assert!(user.events("c").await.contains(&then.to_owned()), "{:?}", user.events("c").await);
-        assert_eq!(user.volume("v").await["spec"]["claimRef"], json!(null), "4.7 rule 9");
+        assert_eq!(user.volume("v").await["spec"]["claimRef"], json!(null), "BIND-4.7.9");
         // Once the scheduler has reserved it, the binder binds.
         user.change_volume("v", json!({"spec": {"claimRef": {"namespace": "default", "name": "c"}}})).await;
         user.wait().await;
@@ -202,8 +213,9 @@ fn with_delayed_binding_the_scheduler_chooses_u4() {
     });
 }
 
+/// Rules: BIND-4.8, BIND-U3
 #[test]
-fn the_default_class_comes_late_and_is_filled_in_u3_4_8() {
+fn the_default_class_comes_late_and_is_filled_in() {
     play(None, async |user| {
         let mut wish = claim("c", "1Gi");
         wish["spec"].as_object_mut().expect("it is a map").remove("storageClassName");
@@ -219,8 +231,9 @@ fn the_default_class_comes_late_and_is_filled_in_u3_4_8() {
     });
 }
 
+/// Rules: BIND-B2, BIND-B3, CTRL-14.15
 #[test]
-fn a_claim_whose_volume_is_gone_is_lost_until_it_comes_back_b2_b3_weakness_15() {
+fn a_claim_whose_volume_is_gone_is_lost_until_it_comes_back() {
     play(None, async |user| {
         user.make(&volume("v", "1Gi")).await;
         user.make(&claim("c", "1Gi")).await;
@@ -238,8 +251,9 @@ fn a_claim_whose_volume_is_gone_is_lost_until_it_comes_back_b2_b3_weakness_15() 
     });
 }
 
+/// Rule: BIND-B5
 #[test]
-fn a_claim_whose_volume_belongs_to_another_uid_is_misbound_b5() {
+fn a_claim_whose_volume_belongs_to_another_uid_is_misbound() {
     play(None, async |user| {
         user.make(&volume("v", "1Gi")).await;
         user.make(&claim("c", "1Gi")).await;
@@ -252,8 +266,9 @@ fn a_claim_whose_volume_belongs_to_another_uid_is_misbound_b5() {
     });
 }
 
+/// Rule: CTRL-14.5
 #[test]
-fn a_claim_that_is_being_deleted_gets_nothing_new_weakness_5() {
+fn a_claim_that_is_being_deleted_gets_nothing_new() {
     play(None, async |user| {
         let mut wish = claim("c", "1Gi");
         wish["metadata"]["finalizers"] = json!(["example.com/held"]);

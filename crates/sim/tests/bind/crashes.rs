@@ -1,5 +1,5 @@
-//! Every point between two writes of binding and releasing (spec controllers 4.6, 13): whatever happens to one write, the
-//! end is the same.
+//! Every point between two writes of binding and releasing (BIND-4.6, CTRL-13): whatever happens to one write,
+//! the end is the same.
 
 use serde_json::json;
 use sim::faults::{Fate, Refusal};
@@ -19,9 +19,10 @@ fn mishaps(writes: usize) -> Vec<Mishap> {
     (1..=writes).flat_map(each).collect()
 }
 
+/// Rules: BIND-W1, BIND-W2, BIND-W3, BIND-W4, CTRL-I9, CTRL-13.11
 #[test]
-fn binding_survives_every_mishap_at_each_of_its_writes_w1_to_w4() {
-    // V1, then W1 to W4.
+fn binding_survives_every_mishap_at_each_of_its_writes() {
+    // BIND-V1, then BIND-W1 to BIND-W4.
     for mishap in mishaps(5) {
         play(Some(mishap.clone()), async |user| {
             println!("{mishap:?}");
@@ -39,6 +40,7 @@ fn binding_survives_every_mishap_at_each_of_its_writes_w1_to_w4() {
     }
 }
 
+/// Rules: BIND-U8, CTRL-I9
 #[test]
 fn binding_to_a_named_volume_survives_every_mishap() {
     for mishap in mishaps(5) {
@@ -54,6 +56,7 @@ fn binding_to_a_named_volume_survives_every_mishap() {
     }
 }
 
+/// Rule: BIND-V4
 #[test]
 fn release_survives_every_mishap() {
     for mut mishap in mishaps(1) {
@@ -71,9 +74,10 @@ fn release_survives_every_mishap() {
     }
 }
 
+/// Rule: CTRL-14.6
 #[test]
-fn a_static_volume_that_was_chosen_for_a_claim_that_went_away_is_put_back_weakness_6() {
-    // The binder dies after W1; the claim goes before it is back.
+fn a_static_volume_that_was_chosen_for_a_claim_that_went_away_is_put_back() {
+    // The binder dies after BIND-W1; the claim goes before it is back.
     let mishap = Mishap { write: 2, fate: Fate::CrashAfter };
     play(Some(mishap), async |user| {
         let mut precious = volume("v", "1Gi");
@@ -93,8 +97,9 @@ fn a_static_volume_that_was_chosen_for_a_claim_that_went_away_is_put_back_weakne
     });
 }
 
+/// Rules: BIND-V9a, BIND-V9b, CTRL-I9
 #[test]
-fn unbinding_survives_every_mishap_v9() {
+fn unbinding_survives_every_mishap() {
     for mut mishap in mishaps(2) {
         mishap.write += 5;
         play(Some(mishap.clone()), async |user| {
@@ -115,8 +120,9 @@ fn unbinding_survives_every_mishap_v9() {
     }
 }
 
+/// Rule: BIND-U5
 #[test]
-fn asking_a_provisioner_survives_every_mishap_u5() {
+fn asking_a_provisioner_survives_every_mishap() {
     for mishap in mishaps(1) {
         play(Some(mishap.clone()), async |user| {
             println!("{mishap:?}");
@@ -131,8 +137,9 @@ fn asking_a_provisioner_survives_every_mishap_u5() {
     }
 }
 
+/// Rules: BIND-U3, BIND-U3e
 #[test]
-fn filling_in_the_default_class_survives_every_mishap_u3_u3e() {
+fn filling_in_the_default_class_survives_every_mishap() {
     for mishap in mishaps(2) {
         play(Some(mishap.clone()), async |user| {
             println!("{mishap:?}");

@@ -1,4 +1,4 @@
-//! Plugins of the binder itself (spec controllers 4.9 internal path, 4.10).
+//! Plugins of the binder itself (BIND-4.9 internal path, BIND-4.10).
 
 use std::path::Path;
 
@@ -36,8 +36,9 @@ fn pod_of_claim() -> Value {
             "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}})
 }
 
+/// Rule: BIND-P3
 #[test]
-fn a_directory_is_made_for_a_claim_and_goes_with_it_p3() {
+fn a_directory_is_made_for_a_claim_and_goes_with_it() {
     let root = tempfile::tempdir().expect("a directory can be made");
     play_with(host_path(root.path()), None, async |user| {
         let name = ask(&user).await;
@@ -59,11 +60,12 @@ fn a_directory_is_made_for_a_claim_and_goes_with_it_p3() {
     });
 }
 
+/// Rules: BIND-4.9, BIND-4.10, CTRL-13.16, CTRL-13.18, CTRL-13.19
 #[test]
 fn making_and_deleting_survive_every_mishap() {
     let fates =
         [Fate::CrashBefore, Fate::CrashAfter, Fate::AnswerLost, Fate::RequestLost, Fate::Refused(Refusal::Conflict)];
-    // Create, W2, W3, W4; then Released, the finalizer, the deletion.
+    // Create, BIND-W2, BIND-W3, BIND-W4; then Released, the finalizer, the deletion.
     for write in 1..=7 {
         for fate in fates.clone() {
             println!("{write} {fate:?}");
@@ -82,6 +84,7 @@ fn making_and_deleting_survive_every_mishap() {
     }
 }
 
+/// Rule: BIND-4.10
 #[test]
 fn a_directory_outside_the_root_is_never_deleted_and_the_volume_says_why() {
     let root = tempfile::tempdir().expect("a directory can be made");
@@ -103,8 +106,9 @@ fn a_directory_outside_the_root_is_never_deleted_and_the_volume_says_why() {
     });
 }
 
+/// Rule: BIND-4.10
 #[test]
-fn a_directory_is_emptied_and_given_back_4_10_recycle() {
+fn a_recycled_directory_is_emptied_and_given_back() {
     let root = tempfile::tempdir().expect("a directory can be made");
     let data = root.path().join("data");
     std::fs::create_dir(&data).expect("a directory can be made");
@@ -127,6 +131,7 @@ fn a_directory_is_emptied_and_given_back_4_10_recycle() {
     });
 }
 
+/// Rules: CTRL-I6, CTRL-13.5
 #[test]
 fn a_policy_changed_at_the_last_moment_saves_the_data_although_the_cache_lags() {
     let root = tempfile::tempdir().expect("a directory can be made");
@@ -146,6 +151,7 @@ fn a_policy_changed_at_the_last_moment_saves_the_data_although_the_cache_lags() 
     });
 }
 
+/// Rule: BIND-4.10
 #[test]
 fn the_cause_of_a_directory_that_cannot_be_deleted_is_in_the_status_and_in_the_event() {
     let root = tempfile::tempdir().expect("a directory can be made");
@@ -168,6 +174,7 @@ fn the_cause_of_a_directory_that_cannot_be_deleted_is_in_the_status_and_in_the_e
 }
 
 /// The answer is none after which the server is asked whether the volume was stored all the same.
+/// Rules: BIND-4.9, CTRL-13.16
 #[test]
 fn a_volume_that_cannot_be_stored_is_told_on_the_claim() {
     let root = tempfile::tempdir().expect("a directory can be made");
@@ -183,8 +190,9 @@ fn a_volume_that_cannot_be_stored_is_told_on_the_claim() {
     });
 }
 
+/// Rule: BIND-4.10
 #[test]
-fn a_volume_that_pods_still_use_is_not_emptied_and_says_so_4_10_recycle() {
+fn a_volume_that_pods_still_use_is_not_recycled_and_says_so() {
     let root = tempfile::tempdir().expect("a directory can be made");
     let data = root.path().join("data");
     std::fs::create_dir(&data).expect("a directory can be made");

@@ -1,11 +1,12 @@
-//! The volume's side (spec controllers 4.4, 4.10).
+//! The volume's side (BIND-4.4, BIND-4.10).
 
 use serde_json::json;
 
 use crate::rig::{claim, in_tree, play, volume};
 
+/// Rules: BIND-V4, BIND-4.13.2, CTRL-13.13, CTRL-18.2
 #[test]
-fn a_volume_whose_claim_is_gone_is_released_and_kept_v4() {
+fn a_volume_whose_claim_is_gone_is_released_and_kept() {
     play(None, async |user| {
         user.make(&volume("v", "1Gi")).await;
         user.make(&claim("c", "1Gi")).await;
@@ -25,8 +26,9 @@ fn a_volume_whose_claim_is_gone_is_released_and_kept_v4() {
     });
 }
 
+/// Rule: BIND-V2
 #[test]
-fn a_reserved_volume_is_available_until_its_claim_comes_v2() {
+fn a_reserved_volume_is_available_until_its_claim_comes() {
     play(None, async |user| {
         let mut reserved = volume("v", "1Gi");
         reserved["spec"]["claimRef"] = json!({"namespace": "default", "name": "c"});
@@ -41,8 +43,9 @@ fn a_reserved_volume_is_available_until_its_claim_comes_v2() {
     });
 }
 
+/// Rules: BIND-4.10, CTRL-14.16
 #[test]
-fn a_volume_nobody_can_delete_has_failed_and_says_why_4_10() {
+fn a_volume_nobody_can_delete_has_failed_and_says_why() {
     play(None, async |user| {
         let mut local = volume("v", "1Gi");
         local["spec"] = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
@@ -60,8 +63,9 @@ fn a_volume_nobody_can_delete_has_failed_and_says_why_4_10() {
     });
 }
 
+/// Rules: BIND-V9a, BIND-V9b
 #[test]
-fn a_volume_whose_claim_took_another_is_given_back_v9() {
+fn a_volume_whose_claim_took_another_is_given_back() {
     play(None, async |user| {
         user.make(&volume("first", "1Gi")).await;
         user.make(&claim("c", "1Gi")).await;
@@ -81,7 +85,7 @@ fn a_volume_whose_claim_took_another_is_given_back_v9() {
             (&second["spec"]["claimRef"]["name"], &second["spec"]["claimRef"]["uid"]),
             (&json!("c"), &json!(null))
         );
-        assert_eq!(user.volume("third").await["spec"]["claimRef"], json!(null), "V9a");
+        assert_eq!(user.volume("third").await["spec"]["claimRef"], json!(null), "BIND-V9a");
         for name in ["second", "third"] {
             assert_eq!(user.volume(name).await["status"]["phase"], "Available");
         }
@@ -89,8 +93,9 @@ fn a_volume_whose_claim_took_another_is_given_back_v9() {
     });
 }
 
+/// Rules: BIND-V8, CTRL-13.10
 #[test]
-fn a_provisioned_volume_whose_claim_took_another_is_released_v8() {
+fn a_provisioned_volume_whose_claim_took_another_is_released() {
     play(None, async |user| {
         user.make(&volume("first", "1Gi")).await;
         user.make(&claim("c", "1Gi")).await;
@@ -106,8 +111,9 @@ fn a_provisioned_volume_whose_claim_took_another_is_released_v8() {
     });
 }
 
+/// Rules: BIND-4.11, BIND-V0
 #[test]
-fn annotation_and_finalizers_follow_the_provisioner_v0_4_11() {
+fn annotation_and_finalizers_follow_the_provisioner() {
     play(None, async |user| {
         let mut migrated = volume("old", "1Gi");
         migrated["metadata"] = json!({"name": "old",

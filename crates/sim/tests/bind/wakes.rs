@@ -1,4 +1,4 @@
-//! Who wakes whom: nothing waits for a resync (weakness 1), and nobody is woken in vain.
+//! Who wakes whom: nothing waits for a resync (CTRL-14.1), and nobody is woken in vain.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use crate::rig::{claim, play, volume};
 /// Far less than the resync.
 const SOON: Duration = Duration::from_secs(2);
 
+/// Rule: CTRL-14.1
 #[test]
 fn a_volume_that_becomes_available_is_given_away_at_once() {
     play(None, async |user| {
@@ -39,6 +40,7 @@ fn a_volume_that_its_first_candidate_does_not_take_goes_to_the_next() {
     });
 }
 
+/// Rule: CTRL-13.1
 #[test]
 fn hundreds_of_claims_and_volumes_find_each_other_with_four_writes_each() {
     const MANY: usize = 300;
@@ -53,7 +55,7 @@ fn hundreds_of_claims_and_volumes_find_each_other_with_four_writes_each() {
         for number in 0..MANY {
             assert_eq!(user.claim(&format!("c{number}")).await["status"]["phase"], "Bound");
         }
-        // One more per volume: a new one has to become available first (V1).
+        // One more per volume: a new one has to become available first (BIND-V1).
         assert_eq!(user.writes().len(), 5 * MANY);
     });
 }
@@ -74,6 +76,7 @@ fn volumes_that_are_there_first_are_shared_without_a_conflict() {
     });
 }
 
+/// Rule: CTRL-14.1
 #[test]
 fn a_volume_freed_by_a_user_wakes_who_waits() {
     play(None, async |user| {
@@ -89,7 +92,8 @@ fn a_volume_freed_by_a_user_wakes_who_waits() {
     });
 }
 
-/// Upstream's claim would find out at its next resync (controllers 14 #1).
+/// Upstream's claim would find out at its next resync.
+/// Rule: CTRL-14.1
 #[test]
 fn a_volume_freed_by_a_user_wakes_who_named_it() {
     play(None, async |user| {

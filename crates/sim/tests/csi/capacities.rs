@@ -1,4 +1,4 @@
-//! CSIStorageCapacity objects: spec sidecars 2.12.
+//! CSIStorageCapacity objects: PROVISION-2.12.
 
 use std::time::Duration;
 
@@ -57,6 +57,7 @@ async fn two_zones(stage: &Stage) {
     }
 }
 
+/// Rule: PROVISION-2.12
 #[test]
 fn each_place_of_a_class_has_one_object_with_upstreams_labels() {
     play(&telling(), None, async |stage: Stage| {
@@ -72,6 +73,7 @@ fn each_place_of_a_class_has_one_object_with_upstreams_labels() {
     });
 }
 
+/// Rule: PROVISION-2.12
 #[test]
 fn room_is_asked_again_after_the_poll_interval_and_written_only_if_it_changed() {
     play(&telling(), None, async |stage: Stage| {
@@ -87,6 +89,7 @@ fn room_is_asked_again_after_the_poll_interval_and_written_only_if_it_changed() 
     });
 }
 
+/// Rule: PROVISION-2.12
 #[test]
 fn a_volume_that_comes_or_goes_is_told_at_once() {
     play(&telling(), None, async |stage: Stage| {
@@ -107,6 +110,7 @@ fn a_volume_that_comes_or_goes_is_told_at_once() {
     });
 }
 
+/// Rule: PROVISION-2.12
 #[test]
 fn objects_follow_nodes_and_classes_and_are_repaired_when_others_touch_them() {
     play(&telling(), None, async |stage: Stage| {
@@ -125,6 +129,7 @@ fn objects_follow_nodes_and_classes_and_are_repaired_when_others_touch_them() {
     });
 }
 
+/// Rule: PROVISION-2.12
 #[test]
 fn duplicates_and_strays_with_our_labels_go() {
     play(&telling(), None, async |stage: Stage| {
@@ -164,6 +169,7 @@ fn every_mishap_at_every_write_leaves_one_object_per_place() {
     }
 }
 
+/// Rule: PROVISION-2.12
 #[test]
 fn the_drivers_parameters_are_those_of_create_volume() {
     play(&telling(), None, async |stage: Stage| {
@@ -177,6 +183,7 @@ fn the_drivers_parameters_are_those_of_create_volume() {
     });
 }
 
+/// Rule: PROVISION-2.12
 #[test]
 fn what_should_be_there_and_what_is_are_counted_when_somebody_looks() {
     play(&telling(), None, async |stage: Stage| {

@@ -1,4 +1,4 @@
-//! Plans and creations: spec sidecars 2.6 to 2.10 as a driver, a user and the API see them.
+//! Plans and creations: PROVISION-2.6 to PROVISION-2.10 as a driver, a user and the API see them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,8 +12,9 @@ use tonic::Code;
 use crate::driver::{Create, NAME};
 use crate::stage::{Stage, claim, class, mishaps, options, play};
 
+/// Rules: PROVISION-2.7, PROVISION-2.10
 #[test]
-fn a_claim_gets_a_volume_of_the_driver_sidecars_2_7_2_10() {
+fn a_claim_gets_a_volume_of_the_driver() {
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({"parameters": {"tier": "gold", parameter::FSTYPE.text(): "xfs"}}))).await;
         stage.make(&claim("data", json!({}))).await;
@@ -52,8 +53,9 @@ fn every_mishap_at_every_write_of_a_volumes_life_leaves_nothing_behind() {
     }
 }
 
+/// Rule: SIDECAR-13.36
 #[test]
-fn a_driver_that_is_away_is_waited_for_and_wakes_what_waited_weakness_36() {
+fn a_driver_that_is_away_is_waited_for_and_wakes_what_waited() {
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({}))).await;
         stage.wait().await;
@@ -69,6 +71,7 @@ fn a_driver_that_is_away_is_waited_for_and_wakes_what_waited_weakness_36() {
     });
 }
 
+/// Rule: SIDECAR-P1
 #[test]
 fn a_driver_that_goes_away_between_plan_and_call_is_asked_again_with_the_same_request() {
     play(&options(), None, async |stage: Stage| {
@@ -78,23 +81,25 @@ fn a_driver_that_goes_away_between_plan_and_call_is_asked_again_with_the_same_re
         stage.until("it is bound", async |stage| stage.is_bound("data").await).await;
         let creates = stage.driver.with().creates.clone();
         assert_eq!(creates.len(), 3);
-        assert!(creates.iter().all(|create| *create == creates[0]), "P1: {creates:?}");
+        assert!(creates.iter().all(|create| *create == creates[0]), "SIDECAR-P1: {creates:?}");
         stage.assert_volumes(1).await;
     });
 }
 
+/// Rules: PROVISION-2.10, SIDECAR-14.5.5
 #[test]
-fn a_volume_that_is_too_small_is_deleted_and_made_again_sidecars_2_10() {
+fn a_volume_that_is_too_small_is_deleted_and_made_again() {
     play(&options(), None, async |stage: Stage| {
         stage.driver.with().script.push_back(Create::Short(5));
         stage.make(&class(json!({}))).await;
         stage.make(&claim("data", json!({}))).await;
         stage.until("it is bound", async |stage| stage.is_bound("data").await).await;
-        assert_eq!(stage.driver.counts(), (1, 2), "14.5 #5");
+        assert_eq!(stage.driver.counts(), (1, 2), "SIDECAR-14.5.5");
         stage.assert_volumes(1).await;
     });
 }
 
+/// Rule: SIDECAR-P9
 #[test]
 fn a_volume_that_is_too_small_and_cannot_be_deleted_stays_an_open_intent() {
     play(&options(), None, async |stage: Stage| {
@@ -110,8 +115,9 @@ fn a_volume_that_is_too_small_and_cannot_be_deleted_stays_an_open_intent() {
     });
 }
 
+/// Rules: PROVISION-2.7, PROVISION-2.6, PROVISION-2.11.4
 #[test]
-fn the_secret_reaches_the_driver_and_nothing_else_sidecars_2_7() {
+fn the_secret_reaches_the_driver_and_nothing_else() {
     let stem = parameter::PROVISIONER_SECRET;
     let parameters = json!({format!("{stem}-name"): "s-${pvc.name}", format!("{stem}-namespace"): "${pvc.namespace}"});
     play(&options(), None, async |stage: Stage| {
@@ -120,7 +126,7 @@ fn the_secret_reaches_the_driver_and_nothing_else_sidecars_2_7() {
         stage.wait().await;
         let events = stage.events().await;
         assert!(events.iter().any(|event| event.contains("the secret default/s-data does not exist")), "{events:?}");
-        assert!(stage.driver.with().creates.is_empty(), "2.6: nothing is called without it");
+        assert!(stage.driver.with().creates.is_empty(), "PROVISION-2.6: nothing is called without it");
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": "s-data"},
             "stringData": {"password": "hunter2"}});
         stage.make(&secret).await;
@@ -132,15 +138,16 @@ fn the_secret_reaches_the_driver_and_nothing_else_sidecars_2_7() {
         stage.drop_claim("data").await;
         stage.wait().await;
         let deleted = stage.driver.with().deletes.remove(0);
-        assert_eq!(deleted.secrets, request.secrets, "2.11 step 4");
+        assert_eq!(deleted.secrets, request.secrets, "PROVISION-2.11.4");
         let told = format!("{volume} {:?} {:?}", stage.events().await, stage.list(Kind::CONFIG_MAP).await);
         assert!(!told.contains("hunter2"), "{told}");
         stage.assert_volumes(0).await;
     });
 }
 
+/// Rule: PROVISION-2.11
 #[test]
-fn a_volume_goes_without_its_secret_if_that_is_gone_sidecars_2_11() {
+fn a_volume_goes_without_its_secret_if_that_is_gone() {
     let stem = parameter::PROVISIONER_SECRET;
     let parameters = json!({format!("{stem}-name"): "s", format!("{stem}-namespace"): "default"});
     play(&options(), None, async |stage: Stage| {
@@ -158,8 +165,9 @@ fn a_volume_goes_without_its_secret_if_that_is_gone_sidecars_2_11() {
     });
 }
 
+/// Rule: PROVISION-2.11
 #[test]
-fn a_volume_does_not_go_without_its_secret_only_because_nobody_can_read_it_now_sidecars_2_11() {
+fn a_volume_does_not_go_without_its_secret_only_because_nobody_can_read_it_now() {
     let stem = parameter::PROVISIONER_SECRET;
     let parameters = json!({format!("{stem}-name"): "s", format!("{stem}-namespace"): "default"});
     play(&options(), None, async |stage: Stage| {
@@ -196,8 +204,9 @@ async fn delete_secret(stage: &Stage, name: &str) {
     stage.client.delete::<Secret>(&key, &Default::default()).await.expect("it can be deleted");
 }
 
+/// Rules: PROVISION-2.11, SIDECAR-14.5.7
 #[test]
-fn nothing_is_deleted_while_it_is_attached_and_it_goes_at_once_afterwards_sidecars_2_11() {
+fn nothing_is_deleted_while_it_is_attached_and_it_goes_at_once_afterwards() {
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({}))).await;
         stage.make(&claim("data", json!({}))).await;
@@ -211,14 +220,14 @@ fn nothing_is_deleted_while_it_is_attached_and_it_goes_at_once_afterwards_sideca
         let events = stage.events().await;
         assert!(!events.iter().any(|event| event.contains("still attached")), "nothing is wrong yet: {events:?}");
         stage.wait().await;
-        assert!(stage.driver.with().deletes.is_empty(), "14.5 #7: attached or not, whoever attached it");
+        assert!(stage.driver.with().deletes.is_empty(), "SIDECAR-14.5.7: attached or not, whoever attached it");
         let events = stage.events().await;
         assert!(events.iter().any(|event| event.contains("still attached to node n1")), "{events:?}");
         let key = api::Key::cluster("va");
         stage.client.delete::<api::Attachment>(&key, &Default::default()).await.expect("it can be deleted");
         let before = tokio::time::Instant::now();
         stage.until("it is gone", async |stage| stage.driver.names().is_empty()).await;
-        assert!(before.elapsed().as_secs() < 10, "14.3 #4: the backoff was {:?}", before.elapsed());
+        assert!(before.elapsed().as_secs() < 10, "the backoff was {:?}", before.elapsed());
     });
 }
 
@@ -244,6 +253,7 @@ fn nothing_is_deleted_after_a_restore_before_every_node_has_reported() {
 }
 
 /// Without the ability an attachment is only a note that a node uses the volume: its agent has to unstage first.
+/// Rule: PROVISION-2.11.4
 #[test]
 fn nothing_is_deleted_under_an_attachment_of_a_driver_that_publishes_nothing() {
     play(&options(), None, async |stage: Stage| {
@@ -273,6 +283,7 @@ fn nothing_is_deleted_under_an_attachment_of_a_driver_that_publishes_nothing() {
 }
 
 /// Another node has no more room where nodes do not matter.
+/// Rule: SIDECAR-14.5.2
 #[test]
 fn a_driver_without_topology_that_has_no_room_keeps_the_selected_node() {
     play(&options(), None, async |stage: Stage| {
@@ -289,8 +300,9 @@ fn a_driver_without_topology_that_has_no_room_keeps_the_selected_node() {
     });
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn a_populators_claim_is_left_alone_and_said_sidecars_2_6() {
+fn a_populators_claim_is_left_alone_and_said() {
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({}))).await;
         let source = json!({"apiGroup": "cdi.example.com", "kind": "Import", "name": "i"});
@@ -305,8 +317,9 @@ fn a_populators_claim_is_left_alone_and_said_sidecars_2_6() {
     });
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn an_unknown_reserved_parameter_is_said_and_nothing_is_written_before_sidecars_2_6() {
+fn an_unknown_reserved_parameter_is_said_and_nothing_is_written_before() {
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({"parameters": {format!("{}speling", parameter::PREFIX): "x"}}))).await;
         stage.make(&claim("src", json!({}))).await;
@@ -317,8 +330,9 @@ fn an_unknown_reserved_parameter_is_said_and_nothing_is_written_before_sidecars_
     });
 }
 
+/// Rules: PROVISION-2.5, SIDECAR-14.5.2
 #[test]
-fn a_node_without_room_is_left_and_the_next_one_is_asked_sidecars_2_5() {
+fn a_node_without_room_is_left_and_the_next_one_is_asked() {
     play(&options(), None, async |stage: Stage| {
         stage.driver.with().place = Some(("zone", "a".to_owned()));
         // The driver says what it can do when it connects.
@@ -342,7 +356,7 @@ fn a_node_without_room_is_left_and_the_next_one_is_asked_sidecars_2_5() {
         stage.make(&wish).await;
         stage.wait().await;
         let held = stage.get(Kind::CLAIM, "data").await.expect("it is there");
-        assert_eq!(crate::stage::selected(&held), None, "14.5 #2: {held}");
+        assert_eq!(crate::stage::selected(&held), None, "SIDECAR-14.5.2: {held}");
         let first = stage.driver.with().creates.remove(0).accessibility_requirements.expect("it has places");
         let zones =
             |terms: &[csi::v1::Topology]| terms.iter().map(|term| term.segments["zone"].clone()).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! One instance per node: spec sidecars 2.13.
+//! One instance per node: PROVISION-2.13.
 
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ fn place(stage: &Stage, zone: &str) {
     stage.driver.show(true);
 }
 
+/// Rule: PROVISION-2.13
 #[test]
 fn a_claim_that_nobody_was_selected_for_is_taken_by_who_has_room() {
     play(&on_node("n1"), None, async |stage: Stage| {
@@ -46,6 +47,7 @@ fn a_claim_that_nobody_was_selected_for_is_taken_by_who_has_room() {
     });
 }
 
+/// Rules: PROVISION-2.4.4, PROVISION-2.13
 #[test]
 fn a_claim_of_another_node_is_not_ours_and_costs_nothing() {
     play(&on_node("n1"), None, async |stage: Stage| {
@@ -60,6 +62,7 @@ fn a_claim_of_another_node_is_not_ours_and_costs_nothing() {
     });
 }
 
+/// Rule: PROVISION-2.13
 #[test]
 fn without_room_a_claim_is_left_to_others_and_taken_when_there_is_room() {
     play(&on_node("n1"), None, async |stage: Stage| {
@@ -76,6 +79,7 @@ fn without_room_a_claim_is_left_to_others_and_taken_when_there_is_room() {
     });
 }
 
+/// Rule: PROVISION-2.13
 #[test]
 fn a_node_that_had_no_room_after_all_gives_the_claim_back() {
     play(&on_node("n1"), None, async |stage: Stage| {
@@ -89,6 +93,7 @@ fn a_node_that_had_no_room_after_all_gives_the_claim_back() {
     });
 }
 
+/// Rule: PROVISION-2.11.4
 #[test]
 fn a_volume_that_is_elsewhere_is_not_ours_to_delete() {
     play(&on_node("n1"), None, async |stage: Stage| {

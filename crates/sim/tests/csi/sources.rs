@@ -1,4 +1,4 @@
-//! Clones and restores, and what guards their sources: spec sidecars 2.8.
+//! Clones and restores, and what guards their sources: PROVISION-2.8.
 
 use api::Kind;
 use api::keys::finalizer;
@@ -52,8 +52,9 @@ async fn prepare(stage: &Stage) {
     stage.until("the source is bound", async |stage| stage.is_bound("src").await).await;
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn a_clone_waits_for_its_source_and_takes_its_handle_sidecars_2_8() {
+fn a_clone_waits_for_its_source_and_takes_its_handle() {
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({}))).await;
         stage.make(&clone_of("copy", "src")).await;
@@ -62,7 +63,7 @@ fn a_clone_waits_for_its_source_and_takes_its_handle_sidecars_2_8() {
         stage.make(&claim("src", json!({}))).await;
         let before = tokio::time::Instant::now();
         stage.until("the copy is bound", async |stage| stage.is_bound("copy").await).await;
-        assert!(before.elapsed().as_secs() < 10, "14.3 #4: the backoff was {:?}", before.elapsed());
+        assert!(before.elapsed().as_secs() < 10, "the backoff was {:?}", before.elapsed());
         let source = stage.volume_of("src").await.expect("it is bound");
         let request = stage.driver.with().creates.pop().expect("it was called");
         let content = request.volume_content_source.expect("it has a source");
@@ -71,8 +72,9 @@ fn a_clone_waits_for_its_source_and_takes_its_handle_sidecars_2_8() {
     });
 }
 
+/// Rule: SIDECAR-P11
 #[test]
-fn a_clones_source_is_guarded_before_the_call_and_until_the_last_user_is_served_p11() {
+fn a_clones_source_is_guarded_before_the_call_and_until_the_last_user_is_served() {
     play(&options(), None, async |stage: Stage| {
         prepare(&stage).await;
         stage.driver.with().script.extend([Create::MadeBut(Code::Unavailable), Create::MadeBut(Code::Unavailable)]);
@@ -88,6 +90,7 @@ fn a_clones_source_is_guarded_before_the_call_and_until_the_last_user_is_served_
     });
 }
 
+/// Rule: PROVISION-2.8
 #[test]
 fn a_source_that_nobody_deletes_keeps_its_guard_and_costs_no_more_writes() {
     play(&options(), None, async |stage: Stage| {
@@ -95,7 +98,7 @@ fn a_source_that_nobody_deletes_keeps_its_guard_and_costs_no_more_writes() {
         stage.make(&clone_of("copy", "src")).await;
         stage.until("the copy is bound", async |stage| stage.is_bound("copy").await).await;
         stage.wait().await;
-        assert!(is_cloned(&stage, "src").await, "2.8: only a source that is asked to go is looked at");
+        assert!(is_cloned(&stage, "src").await, "PROVISION-2.8: only a source that is asked to go is looked at");
         let patches = stage.writes().iter().filter(|write| write.ends_with("/src")).count();
         stage.make(&clone_of("second", "src")).await;
         stage.until("the second is bound", async |stage| stage.is_bound("second").await).await;
@@ -129,8 +132,9 @@ fn every_mishap_at_every_write_of_a_clone_ends_right() {
     }
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn a_restore_takes_the_snapshots_handle_and_frees_the_snapshot_afterwards_sidecars_2_8() {
+fn a_restore_takes_the_snapshots_handle_and_frees_the_snapshot_afterwards() {
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({}))).await;
         make_snapshot(&stage, "s").await;
@@ -145,6 +149,7 @@ fn a_restore_takes_the_snapshots_handle_and_frees_the_snapshot_afterwards_sideca
     });
 }
 
+/// Rule: PROVISION-2.8
 #[test]
 fn a_snapshot_that_becomes_ready_wakes_its_restore() {
     play(&options(), None, async |stage: Stage| {
@@ -162,8 +167,9 @@ fn a_snapshot_that_becomes_ready_wakes_its_restore() {
     });
 }
 
+/// Rule: SIDECAR-P12
 #[test]
-fn the_first_of_two_restores_does_not_free_the_snapshot_p12() {
+fn the_first_of_two_restores_does_not_free_the_snapshot() {
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({}))).await;
         make_snapshot(&stage, "s").await;
@@ -181,6 +187,7 @@ fn the_first_of_two_restores_does_not_free_the_snapshot_p12() {
     });
 }
 
+/// Rule: SIDECAR-P12
 #[test]
 fn a_restore_whose_claim_is_gone_still_guards_its_snapshot_until_it_ended() {
     play(&options(), None, async |stage: Stage| {
@@ -222,8 +229,9 @@ fn every_mishap_at_every_write_of_a_restore_ends_right() {
     }
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn a_volume_without_its_content_is_deleted_and_made_again_sidecars_2_8() {
+fn a_volume_without_its_content_is_deleted_and_made_again() {
     play(&options(), None, async |stage: Stage| {
         stage.make(&class(json!({}))).await;
         make_snapshot(&stage, "s").await;
@@ -235,6 +243,7 @@ fn a_volume_without_its_content_is_deleted_and_made_again_sidecars_2_8() {
     });
 }
 
+/// Rule: PROVISION-2.8
 #[test]
 fn a_guard_that_somebody_left_behind_is_taken_off() {
     play(&options(), None, async |stage: Stage| {

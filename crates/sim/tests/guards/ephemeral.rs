@@ -1,4 +1,4 @@
-//! Ephemeral claims: spec controllers 9 and 18.5, race 53, weakness 56.
+//! Ephemeral claims: PROTECT-9 and CTRL-18.5, CTRL-13.53, CTRL-14.56.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -39,8 +39,9 @@ async fn made_for(user: &User, claim: &str, pod: &str) {
     assert_eq!(claim["metadata"]["labels"], json!({"for": "scratch"}));
 }
 
+/// Rules: PROTECT-EV1, PROTECT-EV4
 #[test]
-fn each_ephemeral_volume_gets_one_claim_and_loses_it_with_the_pod_ev1_ev4_at_every_fault() {
+fn each_ephemeral_volume_gets_one_claim_and_loses_it_with_the_pod_at_every_fault() {
     at_every_request(guarded, async |user: &User| {
         user.create(Kind::POD, pod("p", Some("node"), scratch(&["a", "b"]))).await;
         made_for(user, "p-a", "p").await;
@@ -67,8 +68,9 @@ fn a_claim_that_was_deleted_by_mistake_is_made_again_while_the_pod_lives_at_ever
     });
 }
 
+/// Rule: CTRL-14.56
 #[test]
-fn a_claim_deleted_in_a_gap_of_the_watch_is_made_again_weakness_56() {
+fn a_claim_deleted_in_a_gap_of_the_watch_is_made_again() {
     let curtain = Curtain::of("/api/v1/persistentvolumeclaims");
     let drawn = curtain.string();
     play(ephemeral, curtain, async |user: &User| {
@@ -84,8 +86,9 @@ fn a_claim_deleted_in_a_gap_of_the_watch_is_made_again_weakness_56() {
     });
 }
 
+/// Rules: PROTECT-EV3, CTRL-13.53, CTRL-14.56
 #[test]
-fn a_claim_of_somebody_else_is_never_adopted_and_holds_up_no_sibling_ev3_race_53_weakness_56() {
+fn a_claim_of_somebody_else_is_never_adopted_and_holds_up_no_sibling() {
     play(ephemeral, Fair, async |user: &User| {
         user.create(Kind::CLAIM, claim("p-a")).await;
         user.create(Kind::POD, pod("p", None, scratch(&["a", "b"]))).await;
@@ -100,8 +103,9 @@ fn a_claim_of_somebody_else_is_never_adopted_and_holds_up_no_sibling_ev3_race_53
     });
 }
 
+/// Rule: PROTECT-EV1
 #[test]
-fn a_pod_that_is_gone_gets_no_claim_although_the_cache_still_has_it_ev1() {
+fn a_pod_that_is_gone_gets_no_claim_although_the_cache_still_has_it() {
     let curtain = Curtain::of("/api/v1/pods");
     let drawn = curtain.string();
     play(ephemeral, curtain, async |user: &User| {
@@ -117,8 +121,9 @@ fn a_pod_that_is_gone_gets_no_claim_although_the_cache_still_has_it_ev1() {
     });
 }
 
+/// Rule: PROTECT-EV4
 #[test]
-fn a_claim_that_the_server_refuses_is_told_and_tried_again_ev4() {
+fn a_claim_that_the_server_refuses_is_told_and_tried_again() {
     play(ephemeral, Fair, async |user: &User| {
         let quota = Kind::core("resourcequotas", "ResourceQuota", api::Scope::Namespaced);
         let limit = json!({"metadata": {"namespace": "default", "name": "few"}, "spec": {"hard": {"persistentvolumeclaims": "1"}}});

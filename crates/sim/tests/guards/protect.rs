@@ -1,4 +1,4 @@
-//! Protection: spec controllers 8, 18.5, races 49 to 54, weaknesses 51 to 55.
+//! Protection: PROTECT-8, CTRL-18.5, CTRL-13.49 to CTRL-13.54, CTRL-14.51 to CTRL-14.55.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,9 @@ fn uses(claim: &str) -> Value {
     json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}])
 }
 
+/// Rules: PROTECT-PC2, PROTECT-PC3, BIND-4.13.1
 #[test]
-fn a_claim_stays_until_the_last_scheduled_pod_that_names_it_is_gone_pc2_pc3_at_every_fault() {
+fn a_claim_stays_until_the_last_scheduled_pod_that_names_it_is_gone_at_every_fault() {
     at_every_request(protector, async |user: &User| {
         user.create(Kind::CLAIM, claim("c")).await;
         user.create(Kind::POD, pod("p", Some("node"), uses("c"))).await;
@@ -34,8 +35,9 @@ fn a_claim_stays_until_the_last_scheduled_pod_that_names_it_is_gone_pc2_pc3_at_e
     });
 }
 
+/// Rule: CTRL-14.51
 #[test]
-fn a_pod_that_has_ended_keeps_its_claim_weakness_51() {
+fn a_pod_that_has_ended_keeps_its_claim() {
     play(protector, Fair, async |user: &User| {
         user.create(Kind::CLAIM, claim("c")).await;
         user.create(Kind::POD, pod("p", Some("node"), uses("c"))).await;
@@ -45,6 +47,7 @@ fn a_pod_that_has_ended_keeps_its_claim_weakness_51() {
     });
 }
 
+/// Rule: PROTECT-8.1
 #[test]
 fn an_unscheduled_pod_keeps_nothing_at_every_fault() {
     at_every_request(protector, async |user: &User| {
@@ -66,8 +69,9 @@ async fn unheard_pod(user: &User, drawn: &std::sync::atomic::AtomicBool) {
     user.stays(Kind::CLAIM, &key("c")).await;
 }
 
+/// Rules: CTRL-13.49, CTRL-I20
 #[test]
-fn a_pod_that_the_cache_does_not_know_keeps_its_claim_race_49() {
+fn a_pod_that_the_cache_does_not_know_keeps_its_claim() {
     let curtain = Curtain::of("/api/v1/pods");
     let (drawn, lists) = (curtain.string(), curtain.lists());
     play(protector, curtain, async |user: &User| {
@@ -80,8 +84,9 @@ fn a_pod_that_the_cache_does_not_know_keeps_its_claim_race_49() {
     });
 }
 
+/// Rule: CTRL-13.50
 #[test]
-fn the_end_of_a_pod_that_fell_into_a_gap_of_the_watch_is_noticed_race_50() {
+fn the_end_of_a_pod_that_fell_into_a_gap_of_the_watch_is_noticed() {
     let curtain = Curtain::of("/api/v1/pods");
     let drawn = curtain.string();
     play(protector, curtain, async |user: &User| {
@@ -93,8 +98,9 @@ fn the_end_of_a_pod_that_fell_into_a_gap_of_the_watch_is_noticed_race_50() {
     });
 }
 
+/// Rule: PROTECT-PC4
 #[test]
-fn a_living_claim_gets_its_finalizer_back_pc4_at_every_fault() {
+fn a_living_claim_gets_its_finalizer_back_at_every_fault() {
     at_every_request(protector, async |user: &User| {
         user.create(Kind::CLAIM, claim("c")).await;
         user.patch(Kind::CLAIM, &key("c"), json!({"metadata": {"finalizers": ["example.com/other"]}})).await;
@@ -106,8 +112,9 @@ fn a_living_claim_gets_its_finalizer_back_pc4_at_every_fault() {
     });
 }
 
+/// Rule: CTRL-13.54
 #[test]
-fn a_claim_that_is_deleted_before_its_finalizer_is_back_is_not_kept_by_it_race_54_at_every_fault() {
+fn a_claim_that_is_deleted_before_its_finalizer_is_back_is_not_kept_by_it_at_every_fault() {
     at_every_request(protector, async |user: &User| {
         user.create(Kind::CLAIM, claim("c")).await;
         user.patch(Kind::CLAIM, &key("c"), json!({"metadata": {"finalizers": null}})).await;
@@ -120,6 +127,7 @@ fn a_claim_that_is_deleted_before_its_finalizer_is_back_is_not_kept_by_it_race_5
     });
 }
 
+/// Rule: PROTECT-8.1
 #[test]
 fn a_claim_that_was_made_for_a_pod_goes_once_the_pod_is_shut_down_although_it_is_still_there() {
     play(protector, Fair, async |user: &User| {
@@ -141,8 +149,9 @@ fn a_claim_that_was_made_for_a_pod_goes_once_the_pod_is_shut_down_although_it_is
     });
 }
 
+/// Rule: CTRL-14.52
 #[test]
-fn many_claims_that_go_together_share_lists_weakness_52() {
+fn many_claims_that_go_together_share_lists() {
     let lists = Arc::new(AtomicU64::new(0));
     let counted = lists.clone();
     let count = move |ask: &Ask<'_>| {
@@ -173,8 +182,9 @@ fn volume(name: &str) -> Value {
     }})
 }
 
+/// Rules: PROTECT-8.2, BIND-4.13.3, CTRL-I21, CTRL-13.51
 #[test]
-fn a_volume_stays_while_it_is_bound_and_goes_in_every_other_phase_8_2_at_every_fault() {
+fn a_volume_stays_while_it_is_bound_and_goes_in_every_other_phase_at_every_fault() {
     at_every_request(protector, async |user: &User| {
         for phase in ["Available", "Released", "Failed"] {
             let key = Key::cluster("v");
@@ -188,8 +198,9 @@ fn a_volume_stays_while_it_is_bound_and_goes_in_every_other_phase_8_2_at_every_f
     });
 }
 
+/// Rule: PROTECT-8.2
 #[test]
-fn a_volume_gets_its_finalizer_back_8_2() {
+fn a_volume_gets_its_finalizer_back() {
     play(protector, Fair, async |user: &User| {
         user.create(Kind::VOLUME, volume("v")).await;
         user.patch(Kind::VOLUME, &Key::cluster("v"), json!({"metadata": {"finalizers": null}})).await;
@@ -216,8 +227,9 @@ fn golden(name: &str) -> Value {
     golden
 }
 
+/// Rule: PROTECT-8.3
 #[test]
-fn an_attributes_class_stays_while_a_claim_asks_for_it_8_3_at_every_fault() {
+fn an_attributes_class_stays_while_a_claim_asks_for_it_at_every_fault() {
     at_every_request(protector, async |user: &User| {
         let class = gold(user).await;
         user.create(Kind::CLAIM, golden("c")).await;
@@ -233,8 +245,9 @@ fn an_attributes_class_stays_while_a_claim_asks_for_it_8_3_at_every_fault() {
     });
 }
 
+/// Rule: CTRL-14.55
 #[test]
-fn an_attributes_class_stays_for_a_claim_that_the_cache_does_not_know_weakness_55() {
+fn an_attributes_class_stays_for_a_claim_that_the_cache_does_not_know() {
     let curtain = Curtain::of("/api/v1/persistentvolumeclaims");
     let drawn = curtain.string();
     play(protector, curtain, async |user: &User| {

@@ -1,4 +1,4 @@
-//! Plugins of the binder: pods that empty volumes, and directories of this machine (spec controllers 4.9 P3, 4.10).
+//! Plugins of the binder: pods that empty volumes, and directories of this machine (BIND-P3, BIND-4.10).
 
 use std::fs;
 use std::sync::Arc;
@@ -75,8 +75,9 @@ async fn node(user: &User) {
     user.until("the volume is empty", done).await;
 }
 
+/// Rule: BIND-4.10
 #[test]
-fn an_export_is_emptied_by_a_pod_that_is_always_taken_away_4_10_at_every_fault() {
+fn an_export_is_emptied_by_a_pod_that_is_always_taken_away_at_every_fault() {
     at_every_request(recycling, async |user: &User| {
         user.create(Kind::VOLUME, export("v")).await;
         node(user).await;
@@ -84,8 +85,9 @@ fn an_export_is_emptied_by_a_pod_that_is_always_taken_away_4_10_at_every_fault()
     });
 }
 
+/// Rule: BIND-4.10
 #[test]
-fn the_pod_has_the_export_a_deadline_and_its_events_are_told_on_the_volume_4_10() {
+fn the_pod_has_the_export_a_deadline_and_its_events_are_told_on_the_volume() {
     play(recycling, Fair, async |user: &User| {
         user.create(Kind::VOLUME, export("v")).await;
         user.until_there(Kind::POD, &recycler()).await;
@@ -104,8 +106,9 @@ fn the_pod_has_the_export_a_deadline_and_its_events_are_told_on_the_volume_4_10(
     });
 }
 
+/// Rule: BIND-4.10
 #[test]
-fn a_pod_that_fails_or_is_deleted_or_never_starts_is_a_failure_and_is_taken_away_4_10() {
+fn a_pod_that_fails_or_is_deleted_or_never_starts_is_a_failure_and_is_taken_away() {
     play(recycling, Fair, async |user: &User| {
         user.create(Kind::VOLUME, export("v")).await;
         user.until_there(Kind::POD, &recycler()).await;
@@ -123,8 +126,9 @@ fn a_pod_that_fails_or_is_deleted_or_never_starts_is_a_failure_and_is_taken_away
     });
 }
 
+/// Rule: BIND-4.10
 #[test]
-fn a_pod_from_an_earlier_attempt_is_taken_away_and_the_attempt_repeated_4_10() {
+fn a_pod_from_an_earlier_attempt_is_taken_away_and_the_attempt_repeated() {
     play(recycling, Fair, async |user: &User| {
         let mut old = crate::stage::pod("recycler-for-v", Some("node"), json!([]));
         old["metadata"]["labels"] = json!({"age": "old"});
@@ -172,8 +176,9 @@ fn with_plugins<T: Send>(root: &std::path::Path, work: impl AsyncFnOnce(&Plugins
     run.expect("a world can be made")
 }
 
+/// Rules: BIND-4.10, BIND-P3
 #[test]
-fn a_directory_is_made_for_a_claim_and_deleted_with_its_volume_p3_4_10() {
+fn a_directory_is_made_for_a_claim_and_deleted_with_its_volume() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let root = dir.path().join("pvs");
     with_plugins(&root, async |plugins: &Plugins| {
@@ -204,8 +209,9 @@ fn a_directory_is_made_for_a_claim_and_deleted_with_its_volume_p3_4_10() {
     });
 }
 
+/// Rule: BIND-4.9
 #[test]
-fn what_a_directory_cannot_be_is_refused_4_9() {
+fn what_a_directory_cannot_be_is_refused() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     with_plugins(&dir.path().join("pvs"), async |plugins: &Plugins| {
         let plugin = plugins.named(api::keys::provisioner::HOST_PATH).expect("it is there");
@@ -224,8 +230,9 @@ fn what_a_directory_cannot_be_is_refused_4_9() {
     assert!(fs::read_dir(dir.path().join("pvs")).expect("the root").count() == 1, "only the last one made something");
 }
 
+/// Rule: BIND-4.10
 #[test]
-fn only_what_is_below_the_root_is_deleted_4_10() {
+fn only_what_is_below_the_root_is_deleted() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let precious = dir.path().join("precious");
     fs::create_dir(&precious).expect("a directory");
@@ -240,8 +247,9 @@ fn only_what_is_below_the_root_is_deleted_4_10() {
     assert!(precious.is_dir());
 }
 
+/// Rule: BIND-P5
 #[test]
-fn plugins_can_do_what_they_say_and_local_volumes_have_none_p5() {
+fn plugins_can_do_what_they_say_and_local_volumes_have_none() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     with_plugins(dir.path(), async |plugins: &Plugins| {
         let nfs = plugins.named(api::keys::provisioner::NFS).expect("it is there");

@@ -1,4 +1,4 @@
-//! Drivers that never come back (node 31 #25).
+//! Drivers that never come back (NODE-31.25).
 
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ fn patient() -> Play {
     Play { alone_after: Some(Duration::from_secs(300)), ..Play::default() }
 }
 
+/// Rules: NODE-31.25, NODE-23, NODE-32.19
 #[test]
-fn a_driver_that_stays_away_holds_its_pods_only_for_as_long_as_the_operator_says_node_31_25() {
+fn a_driver_that_stays_away_holds_its_pods_only_for_as_long_as_the_operator_says() {
     play(patient(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.volume("w", json!({})).await;
@@ -24,7 +25,7 @@ fn a_driver_that_stays_away_holds_its_pods_only_for_as_long_as_the_operator_says
         rig.unregister();
         rig.delete_pod("p").await;
         sleep(Duration::from_secs(250)).await;
-        assert!(rig.get(Kind::POD, &key("p")).await.is_some() && rig.is_mounted(&uid, "v"), "node 23, 32 #19");
+        assert!(rig.get(Kind::POD, &key("p")).await.is_some() && rig.is_mounted(&uid, "v"), "NODE-23, NODE-32.19");
         rig.until_gone("p").await;
         assert!(!rig.is_mounted(&uid, "v"));
         let staged = rig.staged_directory("v").display().to_string();
@@ -42,8 +43,9 @@ fn a_driver_that_stays_away_holds_its_pods_only_for_as_long_as_the_operator_says
     });
 }
 
+/// Rule: NODE-31.25
 #[test]
-fn a_driver_that_comes_back_in_time_does_it_itself_node_31_25() {
+fn a_driver_that_comes_back_in_time_does_it_itself() {
     play(patient(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;
@@ -64,8 +66,9 @@ fn a_driver_that_comes_back_in_time_does_it_itself_node_31_25() {
     });
 }
 
+/// Rule: NODE-31.25
 #[test]
-fn a_device_of_a_driver_that_stays_away_is_let_go_of_node_31_25() {
+fn a_device_of_a_driver_that_stays_away_is_let_go_of() {
     play(patient(), async |rig| {
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);

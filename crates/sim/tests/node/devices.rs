@@ -1,4 +1,4 @@
-//! Devices on their way back: node 17.2 to 17.4, 18.3, 31 #10.
+//! Devices on their way back: NODE-17.2 to NODE-17.4, NODE-18.3, NODE-31.10.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,8 +34,9 @@ pub(crate) async fn until_no_device(rig: &Rig) {
     assert_eq!(rig.machine.with_kernel(|kernel| kernel.loops().count()), 0);
 }
 
+/// Rules: NODE-17.2, NODE-17.4
 #[test]
-fn a_device_is_let_go_unlinked_unbound_and_then_unpublished_node_17_2() {
+fn a_device_is_let_go_unlinked_unbound_and_then_unpublished() {
     let story = Story::default();
     let told = story.clone();
     let script = move |event: &Event<'_>| {
@@ -63,7 +64,7 @@ fn a_device_is_let_go_unlinked_unbound_and_then_unpublished_node_17_2() {
             at("unpublish"),
             at(&format!("remove {bound}")),
             at("unstage"),
-            // Node 17.4: the places that all volumes share come before the volume's own, and its metadata is last.
+            // NODE-17.4: the places that all volumes share come before the volume's own, and its metadata is last.
             at(&format!("remove the tree {blocks}/staging/v")),
             at(&format!("remove the directory {blocks}/publish/v")),
             at(&format!("remove the tree {blocks}/v")),
@@ -75,14 +76,15 @@ fn a_device_is_let_go_unlinked_unbound_and_then_unpublished_node_17_2() {
     });
 }
 
+/// Rules: NODE-17.2, NODE-26
 #[test]
-fn a_device_that_may_have_been_published_is_unpublished_even_if_nothing_of_it_is_there_node_17_2() {
+fn a_device_that_may_have_been_published_is_unpublished_even_if_nothing_of_it_is_there() {
     play(Play::default(), async |rig| {
         rig.doorman.always("publish", Reply::Refused(Code::DeadlineExceeded));
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         let uid = device_pod(rig, "p").await;
         rig.until_said("p", "Failed").await;
-        assert!(rig.said("p").await.2.contains("MapVolume.MapPodDevice failed for volume \"v\""), "node 26");
+        assert!(rig.said("p").await.2.contains("MapVolume.MapPodDevice failed for volume \"v\""), "NODE-26");
         assert!(!rig.events("FailedMapVolume").await.is_empty());
         assert!(!rig.exists(&format!("{}/publish/v/{uid}", blocks())));
         rig.delete_pod("p").await;
@@ -92,8 +94,9 @@ fn a_device_that_may_have_been_published_is_unpublished_even_if_nothing_of_it_is
     });
 }
 
+/// Rule: NODE-17.3
 #[test]
-fn a_device_that_a_pod_has_is_not_unstaged_node_17_3() {
+fn a_device_that_a_pod_has_is_not_unstaged() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({"volumeMode": "Block", "accessModes": ["ReadWriteMany"]})).await;
         device_pod(rig, "a").await;
@@ -112,8 +115,9 @@ fn a_device_that_a_pod_has_is_not_unstaged_node_17_3() {
     });
 }
 
+/// Rule: NODE-17.3
 #[test]
-fn what_is_not_staged_any_more_is_not_unstaged_again_node_17_3() {
+fn what_is_not_staged_any_more_is_not_unstaged_again() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         device_pod(rig, "p").await;
@@ -128,8 +132,9 @@ fn what_is_not_staged_any_more_is_not_unstaged_again_node_17_3() {
     });
 }
 
+/// Rule: NODE-31.10
 #[test]
-fn what_a_driver_left_mounted_in_its_stage_is_never_deleted_node_31_10() {
+fn what_a_driver_left_mounted_in_its_stage_is_never_deleted() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         device_pod(rig, "p").await;
@@ -151,14 +156,15 @@ fn what_a_driver_left_mounted_in_its_stage_is_never_deleted_node_31_10() {
     });
 }
 
+/// Rules: NODE-17.4, NODE-26
 #[test]
-fn a_stage_that_surely_failed_leaves_no_directories_node_17_4() {
+fn a_stage_that_surely_failed_leaves_no_directories() {
     play(Play::default(), async |rig| {
         rig.doorman.always("stage", Reply::Refused(Code::InvalidArgument));
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         device_pod(rig, "p").await;
         rig.until_said("p", "Failed").await;
-        assert!(rig.said("p").await.2.contains("MapVolume.SetUpDevice failed for volume \"v\""), "node 26");
+        assert!(rig.said("p").await.2.contains("MapVolume.SetUpDevice failed for volume \"v\""), "NODE-26");
         assert!(!rig.exists(&format!("{}/v", blocks())) && !rig.exists(&format!("{}/staging/v", blocks())));
         rig.delete_pod("p").await;
         rig.until_gone("p").await;
@@ -167,8 +173,9 @@ fn a_stage_that_surely_failed_leaves_no_directories_node_17_4() {
     });
 }
 
+/// Rule: NODE-17.4
 #[test]
-fn directories_that_are_not_empty_yet_are_tried_again_node_17_4() {
+fn directories_that_are_not_empty_yet_are_tried_again() {
     let refuse = Arc::new(AtomicBool::new(false));
     let held = refuse.clone();
     let script = move |event: &Event<'_>| {
@@ -191,8 +198,9 @@ fn directories_that_are_not_empty_yet_are_tried_again_node_17_4() {
     });
 }
 
+/// Rule: NODE-18.3
 #[test]
-fn a_device_grows_where_it_was_published_node_18_3() {
+fn a_device_grows_where_it_was_published() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         let uid = device_pod(rig, "p").await;
@@ -211,8 +219,9 @@ fn a_device_grows_where_it_was_published_node_18_3() {
 }
 
 /// Who restores a cluster from a backup gives a volume another PersistentVolume.
+/// Rule: NODE-17.2
 #[test]
-fn a_device_that_comes_back_under_another_name_goes_from_where_it_was_node_17_2() {
+fn a_device_that_comes_back_under_another_name_goes_from_where_it_was() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         let uid = device_pod(rig, "p").await;
@@ -240,8 +249,9 @@ fn a_device_that_comes_back_under_another_name_goes_from_where_it_was_node_17_2(
     });
 }
 
+/// Rules: NODE-16, NODE-17.1
 #[test]
-fn a_device_that_is_published_again_is_told_once_node_16_and_17_1() {
+fn a_device_that_is_published_again_is_told_once() {
     play(Play::with_driver(json!({"requiresRepublish": true})), async |rig| {
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         device_pod(rig, "p").await;

@@ -1,4 +1,4 @@
-//! A crash or a fault at every request to the server and at every call to the machine (node 30, 31).
+//! A crash or a fault at every request to the server and at every call to the machine (NODE-30, NODE-31).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +29,9 @@ async fn come_and_go(rig: &Rig) {
     rig.until_clean().await;
 }
 
+/// Rule: NODE-30
 #[test]
-fn a_fault_at_any_request_leaves_nothing_behind_node_30() {
+fn a_fault_at_any_request_leaves_nothing_behind() {
     Once::at_every_request(&EVERY_FATE, |once| play(Play { api: Box::new(once), ..Play::attached() }, come_and_go));
 }
 
@@ -60,13 +61,15 @@ fn with_host(at: u64, fate: HostFate, seen: &Arc<AtomicU64>) -> Play {
     Play { host: Box::new(script), ..Play::attached() }
 }
 
+/// Rule: NODE-30
 #[test]
-fn a_fault_at_any_change_of_the_machine_leaves_nothing_behind_node_30() {
+fn a_fault_at_any_change_of_the_machine_leaves_nothing_behind() {
     at_any_change(come_and_go);
 }
 
+/// Rules: NODE-30.9, NODE-17
 #[test]
-fn a_fault_at_any_change_for_a_device_leaves_nothing_behind_node_30_9_and_17() {
+fn a_fault_at_any_change_for_a_device_leaves_nothing_behind() {
     at_any_change(a_device_comes_and_goes);
 }
 
@@ -90,8 +93,9 @@ fn at_any_change(scenario: impl AsyncFn(&Rig) + Send + Sync) {
     }
 }
 
+/// Rule: NODE-30.10
 #[test]
-fn a_bad_answer_of_the_driver_to_any_call_leaves_nothing_behind_node_30_10() {
+fn a_bad_answer_of_the_driver_to_any_call_leaves_nothing_behind() {
     let replies = [
         Reply::Refused(Code::Internal),
         Reply::Refused(Code::Aborted),

@@ -1,4 +1,4 @@
-//! Kinds of volumes: inline, block, in-tree, generic ephemeral (node 12, 17, 24, 5.4).
+//! Kinds of volumes: inline, block, in-tree, generic ephemeral (NODE-12, NODE-17, NODE-24, NODE-5.4).
 
 use api::Kind;
 use api::keys::context;
@@ -6,8 +6,9 @@ use serde_json::json;
 
 use crate::stage::{Play, ROOT, key, play};
 
+/// Rules: NODE-12, NODE-2.2, NODE-32.14
 #[test]
-fn an_inline_volume_is_published_for_its_pod_and_never_staged_node_12() {
+fn an_inline_volume_is_published_for_its_pod_and_never_staged() {
     let driver =
         json!({"volumeLifecycleModes": ["Persistent", "Ephemeral"], "podInfoOnMount": true, "attachRequired": true});
     let mut setup = Play::with_driver(driver);
@@ -19,10 +20,10 @@ fn an_inline_volume_is_published_for_its_pod_and_never_staged_node_12() {
         rig.until("it is published", async || rig.doorman.count("publish") > 0).await;
         assert_eq!(rig.doorman.count("stage"), 0);
         let request = rig.doorman.publish();
-        assert!(request.volume_id.starts_with("csi-") && request.volume_id.len() == 68, "node 2.2");
+        assert!(request.volume_id.starts_with("csi-") && request.volume_id.len() == 68, "NODE-2.2");
         assert!(request.staging_target_path.is_empty() && request.publish_context.is_empty());
         let told = |name: &str| request.volume_context.get(name).cloned().unwrap_or_default();
-        assert_eq!(told(context::EPHEMERAL), "true", "node 32 #14");
+        assert_eq!(told(context::EPHEMERAL), "true", "NODE-32.14");
         assert_eq!(told(context::POD_UID), uid);
         assert_eq!(told("size"), "1Gi");
         rig.delete_pod("p").await;
@@ -31,8 +32,9 @@ fn an_inline_volume_is_published_for_its_pod_and_never_staged_node_12() {
     });
 }
 
+/// Rule: NODE-12
 #[test]
-fn an_inline_volume_needs_a_driver_that_says_so_node_12() {
+fn an_inline_volume_needs_a_driver_that_says_so() {
     play(Play::default(), async |rig| {
         let inline = json!([{"name": "scratch", "csi": {"driver": rig.model.name()}}]);
         rig.pod_with("p", inline, json!({})).await;
@@ -49,8 +51,9 @@ fn device_pod() -> serde_json::Value {
         "volumeDevices": [{"name": "v", "devicePath": "/dev/xvda"}]}]})
 }
 
+/// Rules: NODE-32.16, NODE-26
 #[test]
-fn a_device_is_bound_linked_and_held_and_leaves_nothing_node_32_16() {
+fn a_device_is_bound_linked_and_held_and_leaves_nothing() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
@@ -65,7 +68,7 @@ fn a_device_is_bound_linked_and_held_and_leaves_nothing_node_32_16() {
         let request = rig.doorman.publish();
         assert_eq!(request.target_path, format!("{blocks}/publish/v/{uid}"));
         assert_eq!(request.staging_target_path, format!("{blocks}/staging/v"));
-        assert_eq!(rig.events("SuccessfulMountVolume").await.len(), 2, "node 26");
+        assert_eq!(rig.events("SuccessfulMountVolume").await.len(), 2, "NODE-26");
         rig.kill().await;
         rig.start();
         rig.until_ready("p").await;
@@ -77,8 +80,9 @@ fn a_device_is_bound_linked_and_held_and_leaves_nothing_node_32_16() {
     });
 }
 
+/// Rule: NODE-30.9
 #[test]
-fn a_device_that_was_published_when_the_agent_died_is_taken_back_node_30_9() {
+fn a_device_that_was_published_when_the_agent_died_is_taken_back() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({"volumeMode": "Block"})).await;
         let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
@@ -103,8 +107,9 @@ async fn local_device(rig: &crate::stage::Rig, path: &str) {
     rig.volume("v", spec).await;
 }
 
+/// Rules: NODE-17, NODE-24, NODE-26, NODE-21, NODE-30.9
 #[test]
-fn a_local_device_is_bound_linked_and_held_without_a_driver_and_leaves_nothing_node_17_24() {
+fn a_local_device_is_bound_linked_and_held_without_a_driver_and_leaves_nothing() {
     play(Play::default(), async |rig| {
         let device = sim::machine::Node::Device(sim::machine::Owner { mode: 0o660, group: 0 });
         rig.machine.with_kernel(|kernel| kernel.make_directory("/dev".as_ref(), 0o755)).unwrap();
@@ -120,12 +125,12 @@ fn a_local_device_is_bound_linked_and_held_without_a_driver_and_leaves_nothing_n
         assert!(rig.mounts().contains(&format!("{map}/{uid}").into()), "the bind mount");
         assert!(rig.mounts().contains(&format!("{map}/{other}").into()), "each pod has its own");
         assert_eq!(rig.machine.with_kernel(|kernel| kernel.loops().count()), 2, "the loop devices");
-        assert_eq!(rig.events("SuccessfulMountVolume").await.len(), 4, "node 26");
+        assert_eq!(rig.events("SuccessfulMountVolume").await.len(), 4, "NODE-26");
         assert_eq!(rig.doorman.calls(), [] as [&str; 0]);
         rig.delete_pod("p").await;
         rig.until_gone("p").await;
         assert!(rig.mounts().contains(&format!("{map}/{other}").into()), "a living pod keeps its device");
-        // What the agent left when it died is found by its files alone, with or without its pod (node 21, 30 #9).
+        // What the agent left when it died is found by its files alone, with or without its pod (NODE-21, NODE-30.9).
         rig.kill().await;
         rig.machine.reboot();
         rig.start();
@@ -139,8 +144,9 @@ fn a_local_device_is_bound_linked_and_held_without_a_driver_and_leaves_nothing_n
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn a_local_volume_that_is_no_device_is_refused_in_block_mode_node_24() {
+fn a_local_volume_that_is_no_device_is_refused_in_block_mode() {
     play(Play::default(), async |rig| {
         rig.machine.with_kernel(|kernel| kernel.make_directory("/srv/data".as_ref(), 0o755)).unwrap();
         local_device(rig, "/srv/data").await;
@@ -154,8 +160,9 @@ fn a_local_volume_that_is_no_device_is_refused_in_block_mode_node_24() {
     });
 }
 
+/// Rule: NODE-5.4
 #[test]
-fn a_filesystem_is_no_device_and_the_other_way_round_node_5_4() {
+fn a_filesystem_is_no_device_and_the_other_way_round() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
@@ -168,8 +175,9 @@ fn a_filesystem_is_no_device_and_the_other_way_round_node_5_4() {
     });
 }
 
+/// Rule: NODE-24
 #[test]
-fn volumes_without_a_driver_come_and_go_node_24() {
+fn volumes_without_a_driver_come_and_go() {
     play(Play::default(), async |rig| {
         let volumes = json!([
             {"name": "scratch", "emptyDir": {}},
@@ -192,8 +200,9 @@ fn volumes_without_a_driver_come_and_go_node_24() {
     });
 }
 
+/// Rule: NODE-32.21
 #[test]
-fn claims_are_checked_before_anything_is_mounted_node_32_21() {
+fn claims_are_checked_before_anything_is_mounted() {
     play(Play::default(), async |rig| {
         rig.pod("p", &["missing"]).await;
         rig.until_said("p", "ClaimMissing").await;

@@ -1,4 +1,5 @@
-//! The node agent on a model machine, with a model driver, against the real API server (spec node 5 to 23, 30 to 32).
+//! The node agent on a model machine, with a model driver, against the real API server (NODE-5 to NODE-23, NODE-30 to
+//! NODE-32).
 
 mod alone;
 mod devices;

@@ -1,4 +1,4 @@
-//! What operators see: node 26.
+//! What operators see: NODE-26.
 
 use serde_json::json;
 use tonic::Code;
@@ -15,8 +15,9 @@ pub(crate) fn value(text: &str, family: &str, labels: &[(&str, &str)]) -> Option
     line.rsplit(' ').next()?.parse().ok()
 }
 
+/// Rule: NODE-26
 #[test]
-fn calls_and_operations_have_a_kubelets_names_node_26() {
+fn calls_and_operations_have_a_kubelets_names() {
     play(Play::default(), async |rig| {
         rig.doorman.next("stage", Reply::Refused(Code::Internal));
         rig.volume("v", json!({})).await;
@@ -68,8 +69,9 @@ fn calls_and_operations_have_a_kubelets_names_node_26() {
     });
 }
 
+/// Rules: NODE-21, NODE-26
 #[test]
-fn what_is_found_on_disk_is_counted_and_so_is_what_nobody_can_read_node_21_26() {
+fn what_is_found_on_disk_is_counted_and_so_is_what_nobody_can_read() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;

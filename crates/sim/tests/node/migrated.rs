@@ -1,4 +1,4 @@
-//! Volumes of in-tree plugins that a CSI driver took over: node 5.4 step 7, 26.
+//! Volumes of in-tree plugins that a CSI driver took over: NODE-5.4.7, NODE-26.
 
 use api::{Key, Kind};
 use csi::v1::volume_capability::AccessType;
@@ -21,8 +21,9 @@ fn ebs(read_only: bool) -> Value {
     json!({"volumeID": "aws://eu-central-1a/vol-17", "fsType": "xfs", "partition": 3, "readOnly": read_only})
 }
 
+/// Rules: NODE-5.4.7, NODE-26
 #[test]
-fn an_in_tree_volume_is_staged_through_the_driver_that_took_it_over_node_5_4_7() {
+fn an_in_tree_volume_is_staged_through_the_driver_that_took_it_over() {
     play(Play::default(), async |rig| {
         drives(rig, false).await;
         let zone = json!({"key": api::keys::label::ZONE.text(), "operator": "In", "values": ["eu-central-1a"]});
@@ -55,10 +56,10 @@ fn an_in_tree_volume_is_staged_through_the_driver_that_took_it_over_node_5_4_7()
         assert_eq!((&kept["driverName"], &kept["volumeHandle"]), (&json!(EBS), &json!("vol-17")));
         let text = rig.metrics();
         let called = [("method_name", "/csi.v1.Node/NodeStageVolume"), ("migrated", "true")];
-        assert_eq!(value(&text, "csi_operations_seconds_count", &called), Some(1.0), "node 26");
+        assert_eq!(value(&text, "csi_operations_seconds_count", &called), Some(1.0), "NODE-26");
         let plugin = format!("{}:{EBS}", api::keys::plugin::CSI);
         let done = [("volume_plugin", &*plugin), ("status", "success"), ("migrated", "true")];
-        assert_eq!(value(&text, "storage_operation_duration_seconds_count", &done), Some(2.0), "node 26");
+        assert_eq!(value(&text, "storage_operation_duration_seconds_count", &done), Some(2.0), "NODE-26");
         // A restart knows it from disk, and it leaves as it came.
         rig.kill().await;
         rig.start();
@@ -69,8 +70,9 @@ fn an_in_tree_volume_is_staged_through_the_driver_that_took_it_over_node_5_4_7()
     });
 }
 
+/// Rules: NODE-5.4, NODE-20
 #[test]
-fn an_in_tree_volume_inside_a_pod_is_attached_and_staged_as_any_other_node_5_4() {
+fn an_in_tree_volume_inside_a_pod_is_attached_and_staged_as_any_other() {
     play(Play::attached(), async |rig| {
         drives(rig, true).await;
         let volumes = json!([{"name": "disk", "awsElasticBlockStore": ebs(true)}]);
@@ -78,7 +80,7 @@ fn an_in_tree_volume_inside_a_pod_is_attached_and_staged_as_any_other_node_5_4()
         rig.until_said("p", "NotAttached").await;
         let unique = unique_name(EBS, "vol-17");
         let node = rig.get(Kind::NODE, &Key::cluster(NODE)).await.expect("the node is there");
-        assert_eq!(node["status"]["volumesInUse"], json!([unique]), "node 20");
+        assert_eq!(node["status"]["volumesInUse"], json!([unique]), "NODE-20");
         rig.attach_as(EBS, "vol-17").await;
         rig.until_ready("p").await;
         let (stage, publish) = (rig.doorman.stage(), rig.doorman.publish());
@@ -91,8 +93,9 @@ fn an_in_tree_volume_inside_a_pod_is_attached_and_staged_as_any_other_node_5_4()
     });
 }
 
+/// Rule: NODE-5.4.7
 #[test]
-fn an_in_tree_volume_that_cannot_be_translated_is_said_node_5_4_7() {
+fn an_in_tree_volume_that_cannot_be_translated_is_said() {
     play(Play::default(), async |rig| {
         let members = json!({"csi": null, "awsElasticBlockStore": {"volumeID": "aws://nothing"}});
         rig.volume("bad", members).await;

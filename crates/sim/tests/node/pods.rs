@@ -1,4 +1,5 @@
-//! Which pods get volumes, when, and how often that is tried: node 5.1 to 5.3, 5.6, 8.1, 8.2, 31 #12 #13.
+//! Which pods get volumes, when, and how often that is tried: NODE-5.1 to NODE-5.3, NODE-5.6, NODE-8.1, NODE-8.2,
+//! NODE-31.12, NODE-31.13.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +19,9 @@ async fn end(rig: &Rig, pod: &str, phase: &str) {
     rig.patch_status(Kind::POD, &key(pod), json!({"phase": phase})).await;
 }
 
+/// Rules: NODE-5.2, NODE-5.6
 #[test]
-fn a_pod_that_has_ended_gets_nothing_and_gives_back_what_it_has_node_5_2_and_5_6() {
+fn a_pod_that_has_ended_gets_nothing_and_gives_back_what_it_has() {
     for phase in ["Succeeded", "Failed"] {
         play(Play::default(), async |rig| {
             rig.volume("v", json!({})).await;
@@ -42,8 +44,9 @@ fn a_pod_that_has_ended_gets_nothing_and_gives_back_what_it_has_node_5_2_and_5_6
     }
 }
 
+/// Rules: NODE-5.2, NODE-5.4
 #[test]
-fn a_pod_without_a_use_for_a_volume_does_not_get_it_node_5_2_and_5_4() {
+fn a_pod_without_a_use_for_a_volume_does_not_get_it() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]);
@@ -53,8 +56,9 @@ fn a_pod_without_a_use_for_a_volume_does_not_get_it_node_5_2_and_5_4() {
     });
 }
 
+/// Rule: NODE-5.3
 #[test]
-fn of_a_pods_volumes_those_that_can_be_had_are_mounted_node_5_3() {
+fn of_a_pods_volumes_those_that_can_be_had_are_mounted() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["missing", "v"]).await;
@@ -70,8 +74,9 @@ fn of_a_pods_volumes_those_that_can_be_had_are_mounted_node_5_3() {
     });
 }
 
+/// Rule: NODE-5.6
 #[test]
-fn a_pod_of_the_same_name_is_another_pod_node_5_6() {
+fn a_pod_of_the_same_name_is_another_pod() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         let first = rig.pod("p", &["v"]).await;
@@ -85,8 +90,9 @@ fn a_pod_of_the_same_name_is_another_pod_node_5_6() {
     });
 }
 
+/// Rule: NODE-8.2
 #[test]
-fn failures_are_repeated_after_half_a_second_and_then_less_and_less_often_node_8_2() {
+fn failures_are_repeated_after_half_a_second_and_then_less_and_less_often() {
     play(Play::default(), async |rig| {
         rig.doorman.always("stage", Reply::Refused(Code::Internal));
         rig.volume("v", json!({})).await;
@@ -108,8 +114,9 @@ fn failures_are_repeated_after_half_a_second_and_then_less_and_less_often_node_8
     });
 }
 
+/// Rules: NODE-1, NODE-10.4
 #[test]
-fn a_driver_gets_two_minutes_for_a_call_node_1_and_10_4() {
+fn a_driver_gets_two_minutes_for_a_call() {
     play(Play::default(), async |rig| {
         rig.doorman.next("stage", Reply::Late(Duration::from_secs(3600)));
         rig.volume("v", json!({})).await;
@@ -122,8 +129,9 @@ fn a_driver_gets_two_minutes_for_a_call_node_1_and_10_4() {
     });
 }
 
+/// Rule: NODE-8.1
 #[test]
-fn one_volume_has_one_operation_at_a_time_and_others_do_not_wait_for_it_node_8_1() {
+fn one_volume_has_one_operation_at_a_time_and_others_do_not_wait_for_it() {
     play(Play::default(), async |rig| {
         rig.doorman.next("stage", Reply::Late(Duration::from_secs(60)));
         rig.volume("v", json!({"accessModes": ["ReadWriteMany"]})).await;
@@ -142,8 +150,9 @@ fn one_volume_has_one_operation_at_a_time_and_others_do_not_wait_for_it_node_8_1
     });
 }
 
+/// Rules: NODE-31.12, NODE-5.1, NODE-7
 #[test]
-fn nothing_is_done_while_nothing_happens_node_31_12() {
+fn nothing_is_done_while_nothing_happens() {
     let (requests, calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (asked, done) = (requests.clone(), calls.clone());
     let api = move |ask: &Ask<'_>| -> Verdict {
@@ -166,12 +175,13 @@ fn nothing_is_done_while_nothing_happens_node_31_12() {
         sleep(Duration::from_secs(5)).await;
         let before = (requests.load(Ordering::Relaxed), calls.load(Ordering::Relaxed));
         sleep(Duration::from_secs(600)).await;
-        assert_eq!((requests.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), before, "node 5.1, 7");
+        assert_eq!((requests.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), before, "NODE-5.1, NODE-7");
     });
 }
 
+/// Rule: NODE-31.13
 #[test]
-fn the_node_says_at_once_that_it_uses_a_volume_and_the_attachment_is_watched_node_31_13() {
+fn the_node_says_at_once_that_it_uses_a_volume_and_the_attachment_is_watched() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         sleep(Duration::from_secs(5)).await;

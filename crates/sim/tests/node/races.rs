@@ -1,4 +1,4 @@
-//! Races and crash points, each made to happen: node 30, and the weaknesses of 31 that go with them.
+//! Races and crash points, each made to happen: NODE-30, and the weaknesses of NODE-31 that go with them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,8 +14,9 @@ use tonic::Code;
 use crate::driver::Reply;
 use crate::stage::{NODE, Play, ROOT, Rig, key, play, target};
 
+/// Rule: NODE-30.2
 #[test]
-fn nothing_is_unmounted_after_a_restart_before_the_node_was_read_node_30_2() {
+fn nothing_is_unmounted_after_a_restart_before_the_node_was_read() {
     let dark = Arc::new(AtomicBool::new(false));
     let setup = || {
         let dark = dark.clone();
@@ -44,8 +45,9 @@ fn nothing_is_unmounted_after_a_restart_before_the_node_was_read_node_30_2() {
     });
 }
 
+/// Rule: NODE-30.6
 #[test]
-fn a_crash_between_the_metadata_and_the_call_costs_one_call_that_changes_nothing_node_30_6() {
+fn a_crash_between_the_metadata_and_the_call_costs_one_call_that_changes_nothing() {
     for (method, undone) in [("stage", ["unstage"].as_slice()), ("publish", &["unpublish", "unstage"])] {
         play(Play::attached(), async |rig| {
             rig.doorman.always(method, Reply::Late(Duration::from_secs(3600)));
@@ -70,8 +72,9 @@ fn a_crash_between_the_metadata_and_the_call_costs_one_call_that_changes_nothing
     }
 }
 
+/// Rules: NODE-30.11, NODE-31.7
 #[test]
-fn a_refusal_right_after_a_restart_takes_nothing_from_a_volume_that_may_live_node_30_11_and_31_7() {
+fn a_refusal_right_after_a_restart_takes_nothing_from_a_volume_that_may_live() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -100,8 +103,9 @@ fn a_refusal_right_after_a_restart_takes_nothing_from_a_volume_that_may_live_nod
     });
 }
 
+/// Rules: NODE-30.13, NODE-31.23, NODE-5.6
 #[test]
-fn a_pod_that_goes_while_its_volume_is_staged_gets_nothing_more_node_30_13_and_31_23() {
+fn a_pod_that_goes_while_its_volume_is_staged_gets_nothing_more() {
     play(Play::default(), async |rig| {
         rig.doorman.next("stage", Reply::Late(Duration::from_secs(60)));
         rig.volume("v", json!({})).await;
@@ -110,12 +114,13 @@ fn a_pod_that_goes_while_its_volume_is_staged_gets_nothing_more_node_30_13_and_3
         rig.delete_pod("p").await;
         rig.until_gone("p").await;
         rig.until_clean().await;
-        assert_eq!(rig.doorman.calls(), ["stage", "unstage"], "node 5.6: no mount is begun for a pod that is gone");
+        assert_eq!(rig.doorman.calls(), ["stage", "unstage"], "NODE-5.6: no mount is begun for a pod that is gone");
     });
 }
 
+/// Rule: NODE-30.13
 #[test]
-fn a_pod_that_goes_while_its_volume_is_published_leaves_when_that_is_over_node_30_13() {
+fn a_pod_that_goes_while_its_volume_is_published_leaves_when_that_is_over() {
     play(Play::default(), async |rig| {
         rig.doorman.next("publish", Reply::Late(Duration::from_secs(60)));
         rig.volume("v", json!({})).await;
@@ -131,8 +136,9 @@ fn a_pod_that_goes_while_its_volume_is_published_leaves_when_that_is_over_node_3
     });
 }
 
+/// Rule: NODE-30.14
 #[test]
-fn a_pod_that_comes_while_the_volume_is_unstaged_gets_it_anew_node_30_14() {
+fn a_pod_that_comes_while_the_volume_is_unstaged_gets_it_anew() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("a", &["v"]).await;
@@ -148,8 +154,9 @@ fn a_pod_that_comes_while_the_volume_is_unstaged_gets_it_anew_node_30_14() {
     });
 }
 
+/// Rules: NODE-30.16, NODE-13.2
 #[test]
-fn a_mount_that_leaked_keeps_the_volume_staged_and_is_named_node_30_16_and_13_2() {
+fn a_mount_that_leaked_keeps_the_volume_staged_and_is_named() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -175,8 +182,9 @@ fn a_mount_that_leaked_keeps_the_volume_staged_and_is_named_node_30_16_and_13_2(
     });
 }
 
+/// Rule: NODE-13.2
 #[test]
-fn a_copy_of_the_agents_own_root_is_no_leak_node_13_2() {
+fn a_copy_of_the_agents_own_root_is_no_leak() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;
@@ -193,8 +201,9 @@ fn a_copy_of_the_agents_own_root_is_no_leak_node_13_2() {
     });
 }
 
+/// Rule: NODE-30.24
 #[test]
-fn a_size_that_could_not_be_written_down_is_asked_for_again_node_30_24() {
+fn a_size_that_could_not_be_written_down_is_asked_for_again() {
     // The second write to the claim says that it has grown.
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = seen.clone();
@@ -223,8 +232,9 @@ fn a_size_that_could_not_be_written_down_is_asked_for_again_node_30_24() {
     });
 }
 
+/// Rule: NODE-30.26
 #[test]
-fn a_driver_that_restarts_during_an_unpublish_is_asked_again_as_soon_as_it_is_back_node_30_26() {
+fn a_driver_that_restarts_during_an_unpublish_is_asked_again_as_soon_as_it_is_back() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;
@@ -251,27 +261,29 @@ async fn attach_required(rig: &Rig, required: bool) {
     rig.create(Kind::CSI_DRIVER, json!({"metadata": {"name": rig.model.name()}, "spec": spec})).await;
 }
 
+/// Rules: NODE-30.28, NODE-5.6.1, NODE-23
 #[test]
-fn a_driver_that_does_not_attach_any_more_is_waited_for_by_nobody_node_30_28() {
+fn a_driver_that_does_not_attach_any_more_is_waited_for_by_nobody() {
     play(Play::with_driver(json!({"attachRequired": true})), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
         rig.until_said("p", "NotAttached").await;
         attach_required(rig, false).await;
         rig.until_ready("p").await;
-        assert!(rig.is_mounted(&uid, "v"), "node 5.6 step 1");
+        assert!(rig.is_mounted(&uid, "v"), "NODE-5.6.1");
         // And the other way round: what is mounted stays so.
         attach_required(rig, true).await;
         sleep(Duration::from_secs(60)).await;
-        assert!(rig.is_mounted(&uid, "v") && rig.said("p").await.0 == "True", "node 23");
+        assert!(rig.is_mounted(&uid, "v") && rig.said("p").await.0 == "True", "NODE-23");
         rig.delete_pod("p").await;
         rig.until_gone("p").await;
         rig.until_clean().await;
     });
 }
 
+/// Rule: NODE-31.4
 #[test]
-fn a_driver_that_goes_before_it_is_asked_again_is_not_forgotten_node_31_4() {
+fn a_driver_that_goes_before_it_is_asked_again_is_not_forgotten() {
     play(Play::default(), async |rig| {
         rig.doorman.always("publish", Reply::Done(Code::DeadlineExceeded));
         rig.volume("v", json!({})).await;
@@ -291,8 +303,9 @@ fn a_driver_that_goes_before_it_is_asked_again_is_not_forgotten_node_31_4() {
     });
 }
 
+/// Rules: NODE-9, NODE-20
 #[test]
-fn a_volume_that_is_wanted_again_while_it_is_taken_off_the_list_waits_to_be_back_on_it_node_9_and_20() {
+fn a_volume_that_is_wanted_again_while_it_is_taken_off_the_list_waits_to_be_back_on_it() {
     let slow = Arc::new(AtomicBool::new(false));
     let slowly = slow.clone();
     let script = move |ask: &Ask<'_>| -> Verdict {

@@ -1,4 +1,5 @@
-//! What a restart, a reboot and a crash find and do: node 21, 23, 30 #8 #9, 31 #1 #2, 32 #10 #11.
+//! What a restart, a reboot and a crash find and do: NODE-21, NODE-23, NODE-30.8, NODE-30.9, NODE-31.1, NODE-31.2,
+//! NODE-32.10, NODE-32.11.
 
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use crate::devices::{device_pod, until_no_device};
 use crate::driver::Reply;
 use crate::stage::{NODE, Play, ROOT, Rig, key, play};
 
+/// Rules: NODE-21, NODE-32.10
 #[test]
-fn a_restart_does_not_touch_a_healthy_mount_node_21_and_32_10() {
+fn a_restart_does_not_touch_a_healthy_mount() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -31,8 +33,9 @@ fn a_restart_does_not_touch_a_healthy_mount_node_21_and_32_10() {
     });
 }
 
+/// Rule: NODE-32.11
 #[test]
-fn a_pod_that_went_while_the_agent_was_down_is_taken_down_node_32_11() {
+fn a_pod_that_went_while_the_agent_was_down_is_taken_down() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -48,8 +51,9 @@ fn a_pod_that_went_while_the_agent_was_down_is_taken_down_node_32_11() {
     });
 }
 
+/// Rule: NODE-23
 #[test]
-fn a_reboot_mounts_everything_anew_node_23() {
+fn a_reboot_mounts_everything_anew() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -176,8 +180,9 @@ fn a_mount_with_metadata_of_a_kubelet_is_taken_over_as_it_is() {
     });
 }
 
+/// Rule: NODE-23
 #[test]
-fn a_pod_that_went_during_a_reboot_leaves_nothing_node_23() {
+fn a_pod_that_went_during_a_reboot_leaves_nothing() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;
@@ -191,8 +196,9 @@ fn a_pod_that_went_during_a_reboot_leaves_nothing_node_23() {
     });
 }
 
+/// Rules: NODE-30.8, NODE-30.3, NODE-31.2
 #[test]
-fn what_was_staged_and_had_no_pod_is_found_again_node_30_8() {
+fn what_was_staged_and_had_no_pod_is_found_again() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;
@@ -203,15 +209,16 @@ fn what_was_staged_and_had_no_pod_is_found_again_node_30_8() {
         rig.kill().await;
         rig.end_pod("p").await;
         let node = rig.get(Kind::NODE, &api::Key::cluster(NODE)).await.unwrap();
-        assert_eq!(node["status"]["volumesInUse"].as_array().map_or(0, Vec::len), 1, "node 30 #3");
+        assert_eq!(node["status"]["volumesInUse"].as_array().map_or(0, Vec::len), 1, "NODE-30.3");
         rig.start();
         rig.until_clean().await;
-        assert_eq!(rig.doorman.count("unstage"), 1, "node 31 #2");
+        assert_eq!(rig.doorman.count("unstage"), 1, "NODE-31.2");
     });
 }
 
+/// Rule: NODE-31.1
 #[test]
-fn damaged_metadata_is_recovered_from_what_the_server_knows_node_31_1() {
+fn damaged_metadata_is_recovered_from_what_the_server_knows() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -248,8 +255,9 @@ fn nothing_is_taken_away_while_a_pods_claims_cannot_be_looked_up() {
     });
 }
 
+/// Rules: NODE-20, NODE-21
 #[test]
-fn what_was_found_is_in_use_also_of_a_node_that_was_made_anew_node_20_and_21() {
+fn what_was_found_is_in_use_also_of_a_node_that_was_made_anew() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;

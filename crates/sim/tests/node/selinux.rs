@@ -1,4 +1,4 @@
-//! Volumes that are mounted with SELinux contexts: node 15, 30 #15, 31 #34, 32 #22.
+//! Volumes that are mounted with SELinux contexts: NODE-15, NODE-30.15, NODE-31.34, NODE-32.22.
 
 use std::sync::{Arc, Mutex};
 
@@ -50,8 +50,9 @@ fn kept(rig: &Rig, uid: &str, volume: &str) -> [Value; 2] {
         .map(|path| serde_json::from_str::<Value>(&rig.read(&path)).expect("json")["seLinuxMountContext"].clone())
 }
 
+/// Rules: NODE-15.7, NODE-2.1
 #[test]
-fn a_context_reaches_the_driver_twice_and_both_files_node_15_7() {
+fn a_context_reaches_the_driver_twice_and_both_files() {
     play(with(Gate::OnePod), async |rig| {
         rig.volume("v", one_pod()).await;
         let uid = pod(rig, "p", "v", level("s0:c1,c2")).await;
@@ -59,15 +60,16 @@ fn a_context_reaches_the_driver_twice_and_both_files_node_15_7() {
         let expected = ["noatime".to_owned(), format!("context=\"{}\"", label("s0:c1,c2"))];
         assert_eq!(flags(rig.doorman.stage().volume_capability), expected);
         assert_eq!(flags(rig.doorman.publish().volume_capability), expected);
-        assert_eq!(kept(rig, &uid, "v"), [json!(label("s0:c1,c2")), json!(label("s0:c1,c2"))], "node 2.1");
+        assert_eq!(kept(rig, &uid, "v"), [json!(label("s0:c1,c2")), json!(label("s0:c1,c2"))], "NODE-2.1");
         let plugin = format!("{}/{}", api::keys::plugin::CSI, rig.model.name());
         let labels = [("volume_plugin", &*plugin), ("access_mode", "RWOP")];
         assert_eq!(value(&rig.metrics(), "volume_manager_selinux_volumes_admitted_total", &labels), Some(1.0));
     });
 }
 
+/// Rules: NODE-15.2, NODE-15.4, NODE-15.5
 #[test]
-fn without_selinux_or_a_driver_that_can_nothing_is_added_node_15_2_15_4_15_5() {
+fn without_selinux_or_a_driver_that_can_nothing_is_added() {
     let recursive = json!({"seLinuxOptions": {"level": "s0:c1"}, "seLinuxChangePolicy": "Recursive"});
     let shared = json!({});
     let cases = [
@@ -89,8 +91,9 @@ fn without_selinux_or_a_driver_that_can_nothing_is_added_node_15_2_15_4_15_5() {
     }
 }
 
+/// Rules: NODE-30.15, NODE-32.22
 #[test]
-fn a_pod_with_another_context_waits_for_a_full_unstage_node_30_15_32_22() {
+fn a_pod_with_another_context_waits_for_a_full_unstage() {
     play(with(Gate::All), async |rig| {
         rig.volume("v", json!({})).await;
         pod(rig, "a", "v", level("s0:c1")).await;
@@ -122,8 +125,9 @@ fn a_pod_with_another_context_waits_for_a_full_unstage_node_30_15_32_22() {
     });
 }
 
+/// Rule: NODE-21
 #[test]
-fn a_context_survives_the_agent_node_21() {
+fn a_context_survives_the_agent() {
     play(with(Gate::All), async |rig| {
         rig.volume("v", json!({})).await;
         let first = pod(rig, "a", "v", level("s0:c1")).await;
@@ -139,8 +143,9 @@ fn a_context_survives_the_agent_node_21() {
     });
 }
 
+/// Rule: NODE-15.3
 #[test]
-fn containers_that_want_different_contexts_do_not_get_the_volume_node_15_3() {
+fn containers_that_want_different_contexts_do_not_get_the_volume() {
     play(with(Gate::OnePod), async |rig| {
         rig.volume("v", one_pod()).await;
         let mounts = json!([{"name": "v", "mountPath": "/v"}]);
@@ -163,8 +168,9 @@ fn containers_that_want_different_contexts_do_not_get_the_volume_node_15_3() {
     });
 }
 
+/// Rule: NODE-31.34
 #[test]
-fn a_context_without_a_level_is_refused_and_said_node_31_34() {
+fn a_context_without_a_level_is_refused_and_said() {
     play(with(Gate::OnePod), async |rig| {
         rig.volume("v", one_pod()).await;
         pod(rig, "p", "v", json!({"seLinuxOptions": {"user": "staff_u"}})).await;
@@ -179,8 +185,9 @@ fn a_context_without_a_level_is_refused_and_said_node_31_34() {
     });
 }
 
+/// Rule: NODE-15.3
 #[test]
-fn two_names_of_one_claim_cannot_have_two_contexts_node_15_3() {
+fn two_names_of_one_claim_cannot_have_two_contexts() {
     play(with(Gate::OnePod), async |rig| {
         rig.volume("v", one_pod()).await;
         let volume = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": "v"}});
@@ -194,8 +201,9 @@ fn two_names_of_one_claim_cannot_have_two_contexts_node_15_3() {
     });
 }
 
+/// Rule: NODE-2
 #[test]
-fn containers_may_reach_drivers_and_a_machine_that_refuses_that_stops_nobody_node_2() {
+fn containers_may_reach_drivers_and_a_machine_that_refuses_that_stops_nobody() {
     let labelled = Arc::new(Mutex::new(Vec::new()));
     let script = {
         let labelled = labelled.clone();

@@ -1,4 +1,4 @@
-//! Pods whose volumes find no slot on their node (node 4.4, 32 #20).
+//! Pods whose volumes find no slot on their node (NODE-4.4, NODE-32.20).
 
 use std::time::Duration;
 
@@ -29,8 +29,9 @@ async fn status(rig: &Rig, pod: &str) -> Value {
     rig.get(Kind::POD, &key(pod)).await.expect("the pod is there")["status"].clone()
 }
 
+/// Rule: NODE-32.20
 #[test]
-fn a_pod_without_a_slot_is_rejected_where_the_limit_is_followed_node_32_20() {
+fn a_pod_without_a_slot_is_rejected_where_the_limit_is_followed() {
     play(driver(Some(60)), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;
@@ -55,8 +56,9 @@ fn a_pod_without_a_slot_is_rejected_where_the_limit_is_followed_node_32_20() {
     });
 }
 
+/// Rule: NODE-4.4
 #[test]
-fn without_a_period_and_for_other_errors_the_pod_keeps_waiting_node_4_4() {
+fn without_a_period_and_for_other_errors_the_pod_keeps_waiting() {
     for (period, code) in [(None, Some(8)), (Some(60), Some(13)), (Some(60), None)] {
         play(driver(period), async |rig| {
             rig.volume("v", json!({})).await;

@@ -1,4 +1,4 @@
-//! On which terms: groups, tokens, republishing, growth, access modes (node 10.2, 11, 14, 16, 18).
+//! On which terms: groups, tokens, republishing, growth, access modes (NODE-10.2, NODE-11, NODE-14, NODE-16, NODE-18).
 
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use tonic::Code;
 use crate::driver::Reply;
 use crate::stage::{Play, key, play, target};
 
+/// Rule: NODE-32.15
 #[test]
-fn the_access_mode_says_how_many_may_write_where_the_driver_knows_node_32_15() {
+fn the_access_mode_says_how_many_may_write_where_the_driver_knows() {
     let modes = [
         ("ReadWriteOnce", false, 1),
         ("ReadWriteOnce", true, 7),
@@ -37,8 +38,9 @@ fn the_access_mode_says_how_many_may_write_where_the_driver_knows_node_32_15() {
     }
 }
 
+/// Rule: NODE-32.17
 #[test]
-fn a_group_gets_the_files_from_the_agent_or_from_the_driver_node_32_17() {
+fn a_group_gets_the_files_from_the_agent_or_from_the_driver() {
     for by_driver in [false, true] {
         let mut setup = Play::default();
         if by_driver {
@@ -59,8 +61,9 @@ fn a_group_gets_the_files_from_the_agent_or_from_the_driver_node_32_17() {
     }
 }
 
+/// Rules: NODE-32.13, NODE-32.14, NODE-31.18
 #[test]
-fn pods_and_tokens_are_told_where_the_driver_wants_them_node_32_13_14() {
+fn pods_and_tokens_are_told_where_the_driver_wants_them() {
     for in_secrets in [false, true] {
         let driver = json!({"podInfoOnMount": true, "tokenRequests": [{"audience": "vault", "expirationSeconds": 3600}],
                             "requiresRepublish": true, "serviceAccountTokenInSecrets": in_secrets});
@@ -76,23 +79,24 @@ fn pods_and_tokens_are_told_where_the_driver_wants_them_node_32_13_14() {
             assert!(tokens["vault"]["token"].as_str().is_some_and(|token| token.len() > 20));
             assert_eq!(request.volume_context[context::EPHEMERAL], "false");
             assert_eq!(request.volume_context[context::SERVICE_ACCOUNT], "default");
-            assert!(!rig.doorman.stage().volume_context.contains_key(context::POD_NAME), "node 31 #18");
+            assert!(!rig.doorman.stage().volume_context.contains_key(context::POD_NAME), "NODE-31.18");
         });
     }
 }
 
+/// Rules: NODE-32.12, NODE-16, NODE-30.12
 #[test]
-fn a_volume_is_published_again_from_time_to_time_and_a_failure_takes_nothing_away_node_32_12() {
+fn a_volume_is_published_again_from_time_to_time_and_a_failure_takes_nothing_away() {
     play(Play::with_driver(json!({"requiresRepublish": true})), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
         rig.until_ready("p").await;
         sleep(Duration::from_secs(600)).await;
         let times = rig.doorman.count("publish");
-        assert!((6..=11).contains(&times), "node 16: {times} in ten minutes");
+        assert!((6..=11).contains(&times), "NODE-16: {times} in ten minutes");
         rig.doorman.always("publish", Reply::Refused(Code::InvalidArgument));
         sleep(Duration::from_secs(600)).await;
-        assert!(rig.is_mounted(&uid, "v") && rig.said("p").await.0 == "True", "node 30 #12");
+        assert!(rig.is_mounted(&uid, "v") && rig.said("p").await.0 == "True", "NODE-30.12");
         assert!(!rig.events("FailedMount").await.is_empty());
         rig.doorman.open();
         rig.kill().await;
@@ -112,8 +116,9 @@ async fn grow(rig: &crate::stage::Rig, size: &str) {
     rig.patch_status(Kind::CLAIM, &key("v"), status).await;
 }
 
+/// Rule: NODE-32.18
 #[test]
-fn a_filesystem_grows_while_it_is_used_node_32_18() {
+fn a_filesystem_grows_while_it_is_used() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({"csi": {"nodeExpandSecretRef": null}})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -134,8 +139,9 @@ fn a_filesystem_grows_while_it_is_used_node_32_18() {
     });
 }
 
+/// Rule: NODE-32.18
 #[test]
-fn a_driver_that_will_not_grow_what_is_in_use_is_asked_once_node_32_18() {
+fn a_driver_that_will_not_grow_what_is_in_use_is_asked_once() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;
@@ -149,8 +155,9 @@ fn a_driver_that_will_not_grow_what_is_in_use_is_asked_once_node_32_18() {
     });
 }
 
+/// Rule: NODE-31.3
 #[test]
-fn a_size_that_will_never_do_is_said_in_the_claim_and_a_timeout_is_not_node_31_3() {
+fn a_size_that_will_never_do_is_said_in_the_claim_and_a_timeout_is_not() {
     for (code, verdict) in [(Code::InvalidArgument, Some("NodeResizeInfeasible")), (Code::DeadlineExceeded, None)] {
         play(Play::default(), async |rig| {
             rig.volume("v", json!({})).await;

@@ -1,4 +1,4 @@
-//! What cannot be read yet, or not at all: node 21, 31 #1 #8 #21.
+//! What cannot be read yet, or not at all: NODE-21, NODE-31.1, NODE-31.8, NODE-31.21.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +26,9 @@ fn counted(text: &str, name: &str) -> u64 {
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
 }
 
+/// Rule: NODE-31.8
 #[test]
-fn what_nobody_knows_is_told_counted_and_tried_again_until_somebody_does_node_31_8() {
+fn what_nobody_knows_is_told_counted_and_tried_again_until_somebody_does() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -58,8 +59,9 @@ fn what_nobody_knows_is_told_counted_and_tried_again_until_somebody_does_node_31
     });
 }
 
+/// Rule: NODE-13.2
 #[test]
-fn a_stage_whose_metadata_somebody_removed_is_found_by_its_mount_and_unstaged_node_13_2() {
+fn a_stage_whose_metadata_somebody_removed_is_found_by_its_mount_and_unstaged() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -77,8 +79,9 @@ fn a_stage_whose_metadata_somebody_removed_is_found_by_its_mount_and_unstaged_no
     });
 }
 
+/// Rule: NODE-17.4
 #[test]
-fn directories_that_nothing_was_ever_asked_for_go_at_the_start_node_17_4() {
+fn directories_that_nothing_was_ever_asked_for_go_at_the_start() {
     play(Play::default(), async |rig| {
         rig.kill().await;
         let blocks = format!("{ROOT}/plugins/{}/volumeDevices", api::keys::plugin::CSI);
@@ -96,8 +99,9 @@ fn directories_that_nothing_was_ever_asked_for_go_at_the_start_node_17_4() {
     });
 }
 
+/// Rule: NODE-31.1
 #[test]
-fn an_inline_volume_is_known_by_its_pod_when_its_metadata_is_lost_node_31_1() {
+fn an_inline_volume_is_known_by_its_pod_when_its_metadata_is_lost() {
     let driver = json!({"volumeLifecycleModes": ["Persistent", "Ephemeral"]});
     let mut setup = Play::with_driver(driver);
     setup.habits.staging = sim::driver::Staging::Not;
@@ -121,8 +125,9 @@ fn an_inline_volume_is_known_by_its_pod_when_its_metadata_is_lost_node_31_1() {
     });
 }
 
+/// Rule: NODE-31.21
 #[test]
-fn nothing_is_mounted_on_terms_that_are_only_guessed_node_31_21() {
+fn nothing_is_mounted_on_terms_that_are_only_guessed() {
     let dark = Arc::new(AtomicBool::new(true));
     let refused = dark.clone();
     let script = move |ask: &Ask<'_>| -> Verdict {

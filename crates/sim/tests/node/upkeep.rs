@@ -1,4 +1,5 @@
-//! What operators see, and what must not pile up: node 9, 14, 19, 20, 26, 31 #6 #17 #19 #29 #33.
+//! What operators see, and what must not pile up: NODE-9, NODE-14, NODE-19, NODE-20, NODE-26, NODE-31.6, NODE-31.17,
+//! NODE-31.19, NODE-31.29, NODE-31.33.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +20,9 @@ fn shows(text: &str, line: &str) -> bool {
     text.lines().any(|shown| shown.starts_with(line))
 }
 
+/// Rule: NODE-26
 #[test]
-fn metrics_have_upstreams_names_and_labels_node_26() {
+fn metrics_have_upstreams_names_and_labels() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.volume("d", json!({"volumeMode": "Block"})).await;
@@ -80,8 +82,9 @@ fn metrics_have_upstreams_names_and_labels_node_26() {
     });
 }
 
+/// Rule: NODE-26
 #[test]
-fn what_is_gone_is_not_counted_any_more_and_failures_are_counted_as_such_node_26() {
+fn what_is_gone_is_not_counted_any_more_and_failures_are_counted_as_such() {
     play(Play::default(), async |rig| {
         rig.doorman.next("publish", Reply::Refused(Code::Internal));
         rig.doorman.next("unpublish", Reply::Refused(Code::Internal));
@@ -104,8 +107,9 @@ fn what_is_gone_is_not_counted_any_more_and_failures_are_counted_as_such_node_26
     });
 }
 
+/// Rules: NODE-31.6, NODE-10.1.8
 #[test]
-fn a_driver_that_does_not_stage_gets_no_directory_for_it_node_31_6() {
+fn a_driver_that_does_not_stage_gets_no_directory_for_it() {
     let mut setup = Play::default();
     setup.habits.staging = sim::driver::Staging::Not;
     play(setup, async |rig| {
@@ -113,7 +117,7 @@ fn a_driver_that_does_not_stage_gets_no_directory_for_it_node_31_6() {
         rig.pod("p", &["v"]).await;
         rig.until_ready("p").await;
         assert!(rig.doorman.publish().staging_target_path.is_empty());
-        assert!(!rig.exists(&rig.staged_directory("v").display().to_string()), "node 10.1 step 8");
+        assert!(!rig.exists(&rig.staged_directory("v").display().to_string()), "NODE-10.1.8");
         rig.delete_pod("p").await;
         rig.until_gone("p").await;
         rig.until_clean().await;
@@ -121,8 +125,9 @@ fn a_driver_that_does_not_stage_gets_no_directory_for_it_node_31_6() {
     });
 }
 
+/// Rule: NODE-31.17
 #[test]
-fn a_volume_that_could_do_more_is_asked_for_as_its_claim_says_node_31_17() {
+fn a_volume_that_could_do_more_is_asked_for_as_its_claim_says() {
     for (asked, wire) in [("ReadWriteOnce", 1), ("ReadWriteMany", 5)] {
         play(Play::default(), async |rig| {
             rig.volume("v", json!({"accessModes": [asked]})).await;
@@ -144,8 +149,9 @@ async fn grow(rig: &Rig, size: &str) {
     rig.patch_status(Kind::CLAIM, &key("v"), status).await;
 }
 
+/// Rule: NODE-31.29
 #[test]
-fn a_size_that_failed_says_nothing_about_the_next_one_node_31_29() {
+fn a_size_that_failed_says_nothing_about_the_next_one() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;
@@ -167,8 +173,9 @@ fn a_size_that_failed_says_nothing_about_the_next_one_node_31_29() {
     });
 }
 
+/// Rules: NODE-31.33, NODE-16
 #[test]
-fn a_refresh_that_fails_in_any_way_leaves_the_content_as_it_was_node_31_33() {
+fn a_refresh_that_fails_in_any_way_leaves_the_content_as_it_was() {
     for reply in [Reply::Refused(Code::InvalidArgument), Reply::Refused(Code::DeadlineExceeded), Reply::Lie] {
         play(Play::with_driver(json!({"requiresRepublish": true})), async |rig| {
             rig.volume("v", json!({})).await;
@@ -180,7 +187,7 @@ fn a_refresh_that_fails_in_any_way_leaves_the_content_as_it_was_node_31_33() {
             sleep(Duration::from_secs(600)).await;
             assert!(rig.doorman.count("publish") > 2, "{reply:?}: it was tried");
             let held = rig.machine.with_kernel(|kernel| kernel.read(&content)).unwrap();
-            assert_eq!(held.as_deref(), Some(&b"old"[..]), "{reply:?}: node 16");
+            assert_eq!(held.as_deref(), Some(&b"old"[..]), "{reply:?}: NODE-16");
             assert_eq!((rig.said("p").await.0.as_str(), rig.doorman.count("unpublish")), ("True", 0), "{reply:?}");
         });
     }
@@ -208,8 +215,9 @@ async fn group_pod(rig: &Rig) -> String {
     rig.pod_with("p", volumes, json!({"securityContext": {"fsGroup": 4000}})).await
 }
 
+/// Rules: NODE-14, NODE-26
 #[test]
-fn a_long_change_of_owners_is_told_after_half_a_minute_node_14_and_26() {
+fn a_long_change_of_owners_is_told_after_half_a_minute() {
     play(Play { host: Box::new(Large::default()), ..Play::default() }, async |rig| {
         rig.volume("v", json!({})).await;
         let uid = group_pod(rig).await;
@@ -223,8 +231,9 @@ fn a_long_change_of_owners_is_told_after_half_a_minute_node_14_and_26() {
     });
 }
 
+/// Rule: NODE-31.19
 #[test]
-fn a_change_of_owners_ends_with_its_pod_node_31_19() {
+fn a_change_of_owners_ends_with_its_pod() {
     play(Play { host: Box::new(Large::default()), ..Play::default() }, async |rig| {
         rig.volume("v", json!({})).await;
         let uid = group_pod(rig).await;
@@ -238,8 +247,9 @@ fn a_change_of_owners_ends_with_its_pod_node_31_19() {
     });
 }
 
+/// Rule: NODE-19
 #[test]
-fn a_driver_is_asked_how_full_and_how_well_a_volume_is_where_the_pod_sees_it_node_19() {
+fn a_driver_is_asked_how_full_and_how_well_a_volume_is_where_the_pod_sees_it() {
     let mut setup = Play::default();
     setup.habits.node.insert(csi::v1::node_service_capability::rpc::Type::VolumeCondition);
     play(setup, async |rig| {
@@ -267,8 +277,9 @@ fn a_driver_is_asked_how_full_and_how_well_a_volume_is_where_the_pod_sees_it_nod
     });
 }
 
+/// Rule: NODE-20
 #[test]
-fn what_somebody_takes_off_the_nodes_list_is_put_back_node_20() {
+fn what_somebody_takes_off_the_nodes_list_is_put_back() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.volume("w", json!({})).await;
@@ -290,8 +301,9 @@ fn what_somebody_takes_off_the_nodes_list_is_put_back_node_20() {
     });
 }
 
+/// Rule: NODE-20
 #[test]
-fn a_node_that_is_made_anew_learns_what_is_in_use_node_20() {
+fn a_node_that_is_made_anew_learns_what_is_in_use() {
     play(Play::attached(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -309,8 +321,9 @@ fn a_node_that_is_made_anew_learns_what_is_in_use_node_20() {
     });
 }
 
+/// Rule: NODE-9
 #[test]
-fn mount_options_where_nothing_is_mounted_are_refused_node_9() {
+fn mount_options_where_nothing_is_mounted_are_refused() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         let claim = rig.get(Kind::CLAIM, &key("v")).await.expect("the claim is there");
@@ -329,8 +342,9 @@ fn mount_options_where_nothing_is_mounted_are_refused_node_9() {
     });
 }
 
+/// Rule: NODE-18.1
 #[test]
-fn an_error_that_goes_on_does_not_change_the_claim_nor_bring_the_next_attempt_forward_node_18_1() {
+fn an_error_that_goes_on_does_not_change_the_claim_nor_bring_the_next_attempt_forward() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         rig.pod("p", &["v"]).await;
@@ -348,8 +362,9 @@ fn an_error_that_goes_on_does_not_change_the_claim_nor_bring_the_next_attempt_fo
     });
 }
 
+/// Rule: NODE-31.22
 #[test]
-fn a_volume_that_cannot_be_unstaged_is_looked_for_once_among_all_volumes_node_31_22() {
+fn a_volume_that_cannot_be_unstaged_is_looked_for_once_among_all_volumes() {
     let lists = Arc::new(AtomicUsize::new(0));
     let counted = lists.clone();
     let script = move |ask: &Ask<'_>| -> Verdict {

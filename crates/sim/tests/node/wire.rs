@@ -1,4 +1,4 @@
-//! What goes over the wire, in which order and with which fields: node 10.3, 13.1, 13.2, 18.3.
+//! What goes over the wire, in which order and with which fields: NODE-10.3, NODE-13.1, NODE-13.2, NODE-18.3.
 
 use api::Kind;
 use csi::v1::volume_capability::AccessType;
@@ -52,8 +52,9 @@ fn only_reads_and_calls(story: &Story) -> Vec<String> {
         .collect()
 }
 
+/// Rules: NODE-10.3, NODE-31.16
 #[test]
-fn the_first_pod_costs_this_and_the_second_less_and_the_way_back_nothing_but_calls_node_10_3() {
+fn the_first_pod_costs_this_and_the_second_less_and_the_way_back_nothing_but_calls() {
     let story = Story::default();
     play(demanding(&story), async |rig| {
         rig.doorman.tell(&story);
@@ -70,7 +71,7 @@ fn the_first_pod_costs_this_and_the_second_less_and_the_way_back_nothing_but_cal
         rig.pod("b", &["v"]).await;
         rig.until_ready("b").await;
         assert_eq!(only_reads_and_calls(&story), publish, "nothing is staged twice; a token is each pod's own");
-        assert_eq!(rig.doorman.questions(), 1, "node 31 #16: capabilities come with the connection");
+        assert_eq!(rig.doorman.questions(), 1, "NODE-31.16: capabilities come with the connection");
         rig.delete_pod("a").await;
         rig.until_gone("a").await;
         rig.delete_pod("b").await;
@@ -82,8 +83,9 @@ fn the_first_pod_costs_this_and_the_second_less_and_the_way_back_nothing_but_cal
     });
 }
 
+/// Rules: NODE-10.3, NODE-10.2
 #[test]
-fn every_field_of_the_calls_is_what_the_volume_and_the_pod_say_node_10_3() {
+fn every_field_of_the_calls_is_what_the_volume_and_the_pod_say() {
     play(demanding(&Story::default()), async |rig| {
         with_secrets(rig, json!({"mountOptions": ["noatime", "nodev"]})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -100,7 +102,7 @@ fn every_field_of_the_calls_is_what_the_volume_and_the_pod_say_node_10_3() {
         assert_eq!(stage.publish_context, publish.publish_context);
         assert_eq!(stage.volume_capability, publish.volume_capability);
         let capability = stage.volume_capability.expect("a capability");
-        assert_eq!(capability.access_mode.map(|mode| mode.mode), Some(1), "node 10.2");
+        assert_eq!(capability.access_mode.map(|mode| mode.mode), Some(1), "NODE-10.2");
         let Some(AccessType::Mount(how)) = capability.access_type else { panic!("it is mounted") };
         assert_eq!((&*how.fs_type, &*how.volume_mount_group), ("ext4", ""));
         assert_eq!(how.mount_flags, ["noatime", "nodev"]);
@@ -130,8 +132,9 @@ fn telling(story: &Story, what: impl Fn(&Event<'_>) -> HostFate + Send + 'static
     Play { host: Box::new(script), ..Play::default() }
 }
 
+/// Rule: NODE-13.1
 #[test]
-fn parts_of_a_volume_go_first_then_the_driver_is_asked_then_the_directories_go_node_13_1() {
+fn parts_of_a_volume_go_first_then_the_driver_is_asked_then_the_directories_go() {
     let story = Story::default();
     play(telling(&story, |_| HostFate::Done), async |rig| {
         rig.doorman.tell(&story);
@@ -169,8 +172,9 @@ fn give_a_part(rig: &Rig, uid: &str) -> String {
     part
 }
 
+/// Rule: NODE-13.1
 #[test]
-fn a_part_that_cannot_be_unmounted_keeps_the_volume_and_the_driver_is_not_asked_node_13_1() {
+fn a_part_that_cannot_be_unmounted_keeps_the_volume_and_the_driver_is_not_asked() {
     let busy = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let held = busy.clone();
     let refuse = move |event: &Event<'_>| {
@@ -195,8 +199,9 @@ fn a_part_that_cannot_be_unmounted_keeps_the_volume_and_the_driver_is_not_asked_
     });
 }
 
+/// Rule: NODE-13.1
 #[test]
-fn directories_are_removed_when_they_are_empty_and_only_then_node_13_1() {
+fn directories_are_removed_when_they_are_empty_and_only_then() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -226,8 +231,9 @@ async fn until_grown(rig: &Rig, name: &str) {
     .await;
 }
 
+/// Rule: NODE-18.3
 #[test]
-fn growing_names_the_path_the_stage_the_size_the_mode_and_the_secret_node_18_3() {
+fn growing_names_the_path_the_stage_the_size_the_mode_and_the_secret() {
     play(Play::default(), async |rig| {
         with_secrets(rig, json!({"mountOptions": ["noatime"], "accessModes": ["ReadWriteMany"]})).await;
         let uid = rig.pod("p", &["v"]).await;
@@ -247,8 +253,9 @@ fn growing_names_the_path_the_stage_the_size_the_mode_and_the_secret_node_18_3()
     });
 }
 
+/// Rule: NODE-18
 #[test]
-fn a_filesystem_that_may_not_be_written_to_is_not_grown_and_its_users_are_told_node_18() {
+fn a_filesystem_that_may_not_be_written_to_is_not_grown_and_its_users_are_told() {
     play(Play::default(), async |rig| {
         rig.volume("v", json!({})).await;
         grow(rig, "v").await;

@@ -42,8 +42,9 @@ fn at_every_write(scenario: impl AsyncFn(&Rig, u64, Fate) -> End + Sync) -> u64 
     panic!("more than {MOST} writes");
 }
 
+/// Rule: SIDECAR-P1
 #[test]
-fn provisioning_survives_a_crash_at_every_write_p1() {
+fn provisioning_survives_a_crash_at_every_write() {
     let writes = at_every_write(async |rig, number, fate| {
         let uid = rig.claim("c").await;
         let end = rig.live(at_write(number, fate), MINUTE).await;
@@ -59,8 +60,9 @@ fn provisioning_survives_a_crash_at_every_write_p1() {
     assert_eq!(writes, 3, "the intent, the volume, the intent's end");
 }
 
+/// Rules: SIDECAR-P2, SIDECAR-P3
 #[test]
-fn provisioning_survives_a_crash_at_every_write_and_the_end_of_the_claim_p2_p3() {
+fn provisioning_survives_a_crash_at_every_write_and_the_end_of_the_claim() {
     at_every_write(async |rig, number, fate| {
         let uid = rig.claim("c").await;
         let end = rig.live(at_write(number, fate), MINUTE).await;
@@ -71,8 +73,9 @@ fn provisioning_survives_a_crash_at_every_write_and_the_end_of_the_claim_p2_p3()
     });
 }
 
+/// Rule: SIDECAR-P16
 #[test]
-fn deletion_survives_a_crash_at_every_write_p16() {
+fn deletion_survives_a_crash_at_every_write() {
     let writes = at_every_write(async |rig, number, fate| {
         let uid = rig.claim("c").await;
         rig.live(Fair, MINUTE).await;
@@ -90,9 +93,10 @@ fn deletion_survives_a_crash_at_every_write_p16() {
     assert_eq!(writes, 2, "the object, the finalizer");
 }
 
-/// #486: the answer is lost with the process, the claim goes away, and another process comes.
+/// external-provisioner #486: the answer is lost with the process, the claim goes away, and another process comes.
+/// Rule: SIDECAR-P2
 #[test]
-fn upstream_486_claim_deleted_while_the_answer_is_lost_and_the_process_restarts() {
+fn a_claim_deleted_while_the_answer_is_lost_and_the_process_restarts_leaks_nothing() {
     for turn in [Turn::Kills, Turn::AnswerLost] {
         play(async |rig| {
             println!("{turn:?}");
@@ -114,8 +118,9 @@ fn upstream_486_claim_deleted_while_the_answer_is_lost_and_the_process_restarts(
     }
 }
 
+/// Rule: SIDECAR-P1
 #[test]
-fn the_topology_of_the_first_attempt_is_repeated_after_a_restart_p1() {
+fn the_topology_of_the_first_attempt_is_repeated_after_a_restart() {
     play(async |rig| {
         rig.storage.will_create([Turn::Kills]);
         let uid = rig.claim("c").await;
@@ -145,6 +150,7 @@ fn an_intent_whose_end_was_not_written_is_harmless_because_the_volume_is_there()
     });
 }
 
+/// Rule: SIDECAR-P16
 #[test]
 fn a_deletion_that_was_called_and_not_answered_is_repeated() {
     play(async |rig| {
@@ -189,6 +195,7 @@ fn a_volume_is_not_deleted_before_its_intent_is_closed() {
 }
 
 /// A claim that goes at any moment while its volume is being made slowly.
+/// Rules: SIDECAR-P2, SIDECAR-P3
 #[test]
 fn a_claim_may_go_at_any_moment() {
     for millis in (0..4000).step_by(250) {

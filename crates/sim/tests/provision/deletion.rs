@@ -1,4 +1,4 @@
-//! When a volume goes: spec sidecars 2.11.
+//! When a volume goes: PROVISION-2.11.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,8 +23,9 @@ fn by_hand(policy: &str, finalizers: Value) -> Value {
             "persistentVolumeReclaimPolicy": policy, "csi": {"driver": DRIVER, "volumeHandle": "by-hand"}}})
 }
 
+/// Rule: PROVISION-2.11.2
 #[test]
-fn the_finalizer_follows_policy_and_phase_also_on_static_volumes_2_11_2() {
+fn the_finalizer_follows_policy_and_phase_also_on_static_volumes() {
     play(async |rig| {
         let key = Key::cluster("static");
         rig.user.create::<Value>(Kind::VOLUME, None, &by_hand("Delete", json!([]))).await.unwrap();
@@ -46,6 +47,7 @@ fn the_finalizer_follows_policy_and_phase_also_on_static_volumes_2_11_2() {
     });
 }
 
+/// Rules: PROVISION-2.11.3, SIDECAR-P17
 #[test]
 fn a_volume_that_is_deleted_before_its_claim_waits_for_the_release() {
     play(async |rig| {
@@ -67,6 +69,7 @@ fn a_volume_that_is_deleted_before_its_claim_waits_for_the_release() {
     });
 }
 
+/// Rule: PROVISION-2.11.3
 #[test]
 fn a_released_volume_whose_claim_lives_is_not_deleted() {
     play(async |rig| {
@@ -89,6 +92,7 @@ fn a_released_volume_whose_claim_lives_is_not_deleted() {
 }
 
 /// A released volume that an administrator gives to another claim, seen late.
+/// Rule: PROVISION-2.11.3
 #[test]
 fn a_volume_that_was_freed_meanwhile_is_not_deleted() {
     play(async |rig| {
@@ -111,8 +115,9 @@ fn a_volume_that_was_freed_meanwhile_is_not_deleted() {
     });
 }
 
+/// Rule: PROVISION-2.11.3
 #[test]
-fn a_volume_that_is_kept_by_policy_is_not_deleted_2_11_3() {
+fn a_volume_that_is_kept_by_policy_is_not_deleted() {
     play(async |rig| {
         rig.delete_class("fast").await;
         rig.class("fast", json!({"reclaimPolicy": "Retain"})).await;
@@ -126,8 +131,9 @@ fn a_volume_that_is_kept_by_policy_is_not_deleted_2_11_3() {
     });
 }
 
+/// Rule: PROVISION-2.11.5
 #[test]
-fn a_deletion_that_fails_is_told_and_repeated_2_11_5() {
+fn a_deletion_that_fails_is_told_and_repeated() {
     play(async |rig| {
         let uid = rig.claim("c").await;
         let name = format!("pvc-{uid}");
@@ -142,8 +148,9 @@ fn a_deletion_that_fails_is_told_and_repeated_2_11_5() {
     });
 }
 
+/// Rules: PROVISION-2.11.6, SIDECAR-13.21, SIDECAR-P16
 #[test]
-fn what_was_deleted_once_is_not_deleted_again_when_the_api_fails_2_11_6() {
+fn what_was_deleted_once_is_not_deleted_again_when_the_api_fails() {
     for fate in [Fate::Refused(Refusal::Conflict), Fate::Refused(Refusal::Gone), Fate::RequestLost, Fate::AnswerLost] {
         for part in ["DELETE", "PATCH"] {
             play(async |rig| {
@@ -157,7 +164,7 @@ fn what_was_deleted_once_is_not_deleted_again_when_the_api_fails_2_11_6() {
                     _ => on_path("/persistentvolumes", 2, fate.clone()),
                 };
                 rig.live(fates, 10 * MINUTE).await;
-                assert_eq!((rig.storage.deletes(), rig.volumes().await.len()), (1, 0), "weakness 21, P16");
+                assert_eq!((rig.storage.deletes(), rig.volumes().await.len()), (1, 0), "SIDECAR-13.21, SIDECAR-P16");
                 rig.at_rest().await;
             });
         }

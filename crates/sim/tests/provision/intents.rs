@@ -19,6 +19,7 @@ fn page() -> Key {
     Key::namespaced(NAMESPACE, &format!("orlop-intents-{DRIVER}-0"))
 }
 
+/// Rule: SIDECAR-13.1
 #[test]
 fn nothing_is_made_before_the_journal_is_sure() {
     for fate in [Fate::RequestLost, Fate::AnswerLost, Fate::Refused(Refusal::Conflict), Fate::Refused(Refusal::Gone)] {
@@ -92,8 +93,9 @@ fn stranger(name: &str, handle: &str) -> Value {
             "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": "another.driver", "volumeHandle": handle}}})
 }
 
+/// Rule: PROVISION-2.10
 #[test]
-fn a_name_that_a_stranger_takes_meanwhile_undoes_what_was_made_1469() {
+fn a_name_that_a_stranger_takes_meanwhile_undoes_what_was_made() {
     play(async |rig| {
         rig.storage.will_create([Turn::Takes(MINUTE)]);
         let uid = rig.claim("c").await;
@@ -114,9 +116,11 @@ fn a_name_that_a_stranger_takes_meanwhile_undoes_what_was_made_1469() {
     });
 }
 
-/// #1469: the claim and its volume are gone, and the cache still shows the claim as it was before it was bound.
+/// external-provisioner #1469: the claim and its volume are gone, and the cache still shows the claim as it was before
+/// it was bound.
+/// Rule: PROVISION-2.4.0
 #[test]
-fn upstream_1469_a_claim_that_only_a_stale_cache_shows_gets_no_second_volume() {
+fn a_claim_that_only_a_stale_cache_shows_gets_no_second_volume() {
     play(async |rig| {
         let deaf = Arc::new(Mutex::new(false));
         let uid = rig.claim("c").await;
@@ -139,9 +143,11 @@ fn upstream_1469_a_claim_that_only_a_stale_cache_shows_gets_no_second_volume() {
     });
 }
 
-/// #1469 with a volume that an administrator removed: nothing but the server can say that the claim is gone, too.
+/// external-provisioner #1469 with a volume that an administrator removed: nothing but the server can say that the
+/// claim is gone, too.
+/// Rule: PROVISION-2.4.2
 #[test]
-fn upstream_1469_a_served_claim_is_read_before_it_is_served_again() {
+fn a_served_claim_is_read_before_it_is_served_again() {
     play(async |rig| {
         let deaf = Arc::new(Mutex::new(false));
         let uid = rig.claim("c").await;
@@ -161,9 +167,10 @@ fn upstream_1469_a_served_claim_is_read_before_it_is_served_again() {
     });
 }
 
-/// #1469, the other half: an object of the same claim stands for an earlier volume.
+/// external-provisioner #1469, the other half: an object of the same claim stands for an earlier volume.
+/// Rule: PROVISION-2.10
 #[test]
-fn upstream_1469_a_volume_made_beside_an_object_of_another_handle_is_deleted() {
+fn a_volume_made_beside_an_object_of_another_handle_is_deleted() {
     play(async |rig| {
         rig.storage.will_create([Turn::Takes(MINUTE)]);
         let uid = rig.claim("c").await;
@@ -186,7 +193,7 @@ fn upstream_1469_a_volume_made_beside_an_object_of_another_handle_is_deleted() {
     });
 }
 
-/// #1469: an object of the claim is to be deleted while a volume of its name is being made.
+/// external-provisioner #1469: an object of the claim is to be deleted while a volume of its name is being made.
 #[test]
 fn making_and_deleting_one_volume_never_overlap() {
     play(async |rig| {

@@ -1,4 +1,4 @@
-//! What becomes of a claim: spec sidecars 2.4 and 2.5.
+//! What becomes of a claim: PROVISION-2.4 and PROVISION-2.5.
 
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ use tokio::time::sleep;
 use crate::rig::{End, MINUTE, NAMESPACE, on_path, play, requests};
 use crate::storage::{Called, DRIVER, Turn};
 
+/// Rule: PROVISION-2.4.8
 #[test]
-fn a_claim_gets_a_volume_for_one_journal_write_and_one_create_2_4_8() {
+fn a_claim_gets_a_volume_for_one_journal_write_and_one_create() {
     play(async |rig| {
         let uid = rig.claim("c").await;
         assert_eq!(rig.live(Fair, MINUTE).await, End::Stopped);
@@ -52,6 +53,7 @@ fn many_claims_share_one_journal_write() {
     });
 }
 
+/// Rule: PROVISION-2.4
 #[test]
 fn a_claim_that_is_going_is_not_begun() {
     play(async |rig| {
@@ -59,16 +61,17 @@ fn a_claim_that_is_going_is_not_begun() {
         let key = Key::namespaced(NAMESPACE, "c");
         rig.user.delete::<Claim>(&key, &runtime::client::Preconditions::default()).await.unwrap();
         rig.live(Fair, MINUTE).await;
-        assert_eq!(rig.storage.calls(), [], "weakness of 2.4");
+        assert_eq!(rig.storage.calls(), [], "PROVISION-2.4");
     });
 }
 
+/// Rules: PROVISION-2.4.3, PROVISION-2.14
 #[test]
 fn a_binder_beside_us_asks_without_a_write() {
     play(async |rig| {
         let uid = rig.claim_with("c", json!({})).await;
         rig.live(Fair, MINUTE).await;
-        assert_eq!(rig.storage.calls(), [], "#3: nobody asked");
+        assert_eq!(rig.storage.calls(), [], "PROVISION-2.4.3: nobody asked");
         let component = rig.world.component("both", Fair);
         let process = sim::Process::new(&rig.world, &component, 7);
         let options = control::provision::Options::new("fake_host_1", NAMESPACE);
@@ -90,12 +93,13 @@ fn a_binder_beside_us_asks_without_a_write() {
         process.run(&stop, work).await;
         assert!(rig.volume(&uid).await.is_some(), "woken at once");
         let counted = r#"controller_persistentvolumeclaim_provision_total{class="fast",source=""} 1"#;
-        assert!(metrics.encode().contains(counted), "2.14");
+        assert!(metrics.encode().contains(counted), "PROVISION-2.14");
     });
 }
 
+/// Rule: PROVISION-2.4.6
 #[test]
-fn a_class_that_comes_late_wakes_its_claims_2_4_6() {
+fn a_class_that_comes_late_wakes_its_claims() {
     play(async |rig| {
         rig.delete_class("fast").await;
         let uid = rig.claim("c").await;
@@ -111,8 +115,9 @@ fn a_class_that_comes_late_wakes_its_claims_2_4_6() {
     });
 }
 
+/// Rules: PROVISION-2.4.1, SIDECAR-13.5, SIDECAR-14.5.3
 #[test]
-fn what_is_invalid_is_not_repeated_until_something_changed_or_the_longest_interval_passed_2_4_1() {
+fn what_is_invalid_is_not_repeated_until_something_changed_or_the_longest_interval_passed() {
     play(async |rig| {
         rig.storage.will_create([Turn::Refuses(Retry::Changed), Turn::Refuses(Retry::Changed)]);
         let uid = rig.claim("c").await;
@@ -121,7 +126,7 @@ fn what_is_invalid_is_not_repeated_until_something_changed_or_the_longest_interv
             let key = Key::namespaced(NAMESPACE, "c");
             rig.patch(Kind::CLAIM, &key, json!({"metadata": {"labels": {"touched": "yes"}}})).await;
             sleep(Duration::from_secs(50)).await;
-            assert_eq!(rig.storage.creates(), 1, "within five minutes (checklist 3)");
+            assert_eq!(rig.storage.creates(), 1, "within five minutes (SIDECAR-14.5.3)");
             sleep(Duration::from_secs(20)).await;
             assert_eq!(rig.storage.creates(), 2, "after five minutes");
             rig.delete_class("fast").await;
@@ -135,8 +140,9 @@ fn what_is_invalid_is_not_repeated_until_something_changed_or_the_longest_interv
     });
 }
 
+/// Rules: PROVISION-2.5, SIDECAR-14.5.2, SIDECAR-P6
 #[test]
-fn a_claim_without_room_goes_to_another_node_and_its_intent_is_closed_first_2_5() {
+fn a_claim_without_room_goes_to_another_node_and_its_intent_is_closed_first() {
     play(async |rig| {
         rig.delete_class("fast").await;
         rig.class("fast", json!({"volumeBindingMode": "WaitForFirstConsumer"})).await;
@@ -146,7 +152,7 @@ fn a_claim_without_room_goes_to_another_node_and_its_intent_is_closed_first_2_5(
         let key = Key::namespaced(NAMESPACE, "c");
         let script = async {
             sleep(20 * MINUTE).await;
-            assert_eq!(rig.storage.creates(), 1, "not before it was scheduled again (checklist 2)");
+            assert_eq!(rig.storage.creates(), 1, "not before it was scheduled again (SIDECAR-14.5.2)");
             assert_eq!(rig.get::<Claim>(&key).await.unwrap().selected_node(), None);
             let chosen = json!({"metadata": {"annotations": {annotation::SELECTED_NODE.text(): "roomy"}}});
             rig.patch(Kind::CLAIM, &key, chosen).await;
@@ -163,8 +169,9 @@ fn a_claim_without_room_goes_to_another_node_and_its_intent_is_closed_first_2_5(
     });
 }
 
+/// Rule: PROVISION-2.5
 #[test]
-fn without_a_node_no_room_is_plain_backoff_2_5() {
+fn without_a_node_no_room_is_plain_backoff() {
     play(async |rig| {
         rig.storage.will_create([Turn::Refuses(Retry::Elsewhere), Turn::Refuses(Retry::Later)]);
         rig.storage.will_plan([Unplanned::NotYet { message: "the source is not ready".to_owned() }]);
@@ -176,8 +183,9 @@ fn without_a_node_no_room_is_plain_backoff_2_5() {
     });
 }
 
+/// Rule: PROVISION-2.5
 #[test]
-fn a_plan_that_is_somebody_elses_is_forgotten_without_a_retry_2_5() {
+fn a_plan_that_is_somebody_elses_is_forgotten_without_a_retry() {
     play(async |rig| {
         let notice =
             Notice { severity: Severity::Normal, reason: "Provisioning", message: "a populator does".to_owned() };
@@ -190,8 +198,9 @@ fn a_plan_that_is_somebody_elses_is_forgotten_without_a_retry_2_5() {
     });
 }
 
+/// Rules: PROVISION-2.10, SIDECAR-14.5.4
 #[test]
-fn a_volume_that_cannot_be_stored_is_kept_and_stored_later_2_10() {
+fn a_volume_that_cannot_be_stored_is_kept_and_stored_later() {
     play(async |rig| {
         let uid = rig.claim("c").await;
         let refuse = on_path("/persistentvolumes", 10, Fate::Refused(Refusal::Gone));
@@ -202,8 +211,9 @@ fn a_volume_that_cannot_be_stored_is_kept_and_stored_later_2_10() {
     });
 }
 
+/// Rule: SIDECAR-14.5.1
 #[test]
-fn a_claim_that_goes_while_the_answer_is_awaited_ends_as_a_volume_to_be_released_checklist_1() {
+fn a_claim_that_goes_while_the_answer_is_awaited_ends_as_a_volume_to_be_released() {
     play(async |rig| {
         rig.storage.will_create([Turn::AnswerLost, Turn::RequestLost]);
         let uid = rig.claim("c").await;

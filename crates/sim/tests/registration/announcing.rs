@@ -1,4 +1,4 @@
-//! What Node and CSINode say over time: spec node 4.2 to 4.4, 31 #15 #32, 32 #5.
+//! What Node and CSINode say over time: NODE-4.2 to NODE-4.4, NODE-31.15, NODE-31.32, NODE-32.5.
 
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ fn csi_node(owner: &serde_json::Value, drivers: serde_json::Value) -> serde_json
     json!({"metadata": {"name": NODE, "ownerReferences": [owner]}, "spec": {"drivers": drivers}})
 }
 
+/// Rule: NODE-31.15
 #[test]
-fn node_31_15_entries_of_an_earlier_life_go_after_the_grace_and_not_before_at_every_fault() {
+fn entries_of_an_earlier_life_go_after_the_grace_and_not_before_at_every_fault() {
     at_every_request(&registry(), async |stage: &Stage| {
         let node = stage.user.node(json!({})).await;
         let drivers = json!([{"name": "gone", "nodeID": "x"}, {"name": "d", "nodeID": "machine-7"}]);
@@ -33,8 +34,9 @@ fn node_31_15_entries_of_an_earlier_life_go_after_the_grace_and_not_before_at_ev
     });
 }
 
+/// Rule: NODE-4.2
 #[test]
-fn node_4_2_a_csinode_names_the_plugins_whose_volumes_go_through_drivers() {
+fn a_csinode_names_the_plugins_whose_volumes_go_through_drivers() {
     play(&registry(), async |stage: &Stage| {
         let node = stage.user.node(json!({})).await;
         // One that an agent made which translated nothing.
@@ -51,8 +53,9 @@ fn node_4_2_a_csinode_names_the_plugins_whose_volumes_go_through_drivers() {
     });
 }
 
+/// Rules: NODE-4.2, NODE-30.20
 #[test]
-fn node_4_2_30_20_a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
+fn a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
     at_every_request(&registry(), async |stage: &Stage| {
         let node = stage.user.node(json!({})).await;
         let stranger = csi_node(&json!("00000000-0000-0000-0000-000000000001"), json!([{"name": "s", "nodeID": "x"}]));
@@ -66,8 +69,9 @@ fn node_4_2_30_20_a_csinode_of_a_namesake_is_made_anew_at_every_fault() {
     });
 }
 
+/// Rule: NODE-4.4
 #[test]
-fn node_4_4_a_volume_without_a_slot_has_the_limit_read_again_at_once_if_it_is_followed() {
+fn a_volume_without_a_slot_has_the_limit_read_again_at_once_if_it_is_followed() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let driver = stage.shelf.driver("d", ENDPOINT);
@@ -90,8 +94,9 @@ fn node_4_4_a_volume_without_a_slot_has_the_limit_read_again_at_once_if_it_is_fo
     });
 }
 
+/// Rules: NODE-4.4, NODE-32.5
 #[test]
-fn node_4_4_32_5_the_limit_is_asked_for_from_time_to_time_and_only_csinode_changes() {
+fn the_limit_is_asked_for_from_time_to_time_and_only_csinode_changes() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let spec = json!({"attachRequired": true, "nodeAllocatableUpdatePeriodSeconds": 60});
@@ -114,7 +119,7 @@ fn node_4_4_32_5_the_limit_is_asked_for_from_time_to_time_and_only_csinode_chang
         assert_eq!(stage.writes("/nodes/node-1"), nodes, "{:?}", stage.log());
         driver.with().limit = 9;
         assert_eq!(stage.registry().refresh("d").await.expect("it answers"), Some(9));
-        assert!(count(9).await, "node 4.4: on demand, for ResourceExhausted");
+        assert!(count(9).await, "NODE-4.4: on demand, for ResourceExhausted");
         driver.with().limit = 0;
         assert_eq!(stage.registry().refresh("d").await.expect("it answers"), None);
         assert!(stage.user.our(Kind::CSI_NODE).await["spec"]["drivers"][0]["allocatable"].is_null());
@@ -123,8 +128,9 @@ fn node_4_4_32_5_the_limit_is_asked_for_from_time_to_time_and_only_csinode_chang
     });
 }
 
+/// Rule: NODE-31.32
 #[test]
-fn node_31_32_a_driver_that_was_restarted_is_asked_again_and_may_say_something_else() {
+fn a_driver_that_was_restarted_is_asked_again_and_may_say_something_else() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let driver = stage.shelf.driver("d", ENDPOINT);
@@ -143,8 +149,9 @@ fn node_31_32_a_driver_that_was_restarted_is_asked_again_and_may_say_something_e
     });
 }
 
+/// Rule: NODE-31.15
 #[test]
-fn node_31_15_what_somebody_else_takes_off_is_put_back() {
+fn what_somebody_else_takes_off_is_put_back() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let driver = stage.shelf.driver("d", ENDPOINT);

@@ -1,4 +1,4 @@
-//! The Node of a machine without kubelet (spec node 4.1).
+//! The Node of a machine without kubelet (NODE-4.1).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -62,8 +62,9 @@ pub(crate) fn lease() -> Key {
     Key::namespaced("kube-node-lease", NODE)
 }
 
+/// Rule: NODE-4.1
 #[test]
-fn node_4_1_a_bare_machine_gets_a_node_that_is_ready_once_it_has_a_csinode_at_every_fault() {
+fn a_bare_machine_gets_a_node_that_is_ready_once_it_has_a_csinode_at_every_fault() {
     let ended = Ended::default();
     at_every_request(&agent(&ended), async |stage: &Stage| {
         let done = async || {

@@ -1,5 +1,5 @@
 //! Registration on the API server, with everything that can go wrong between two requests: plugins that come and go, Node
-//! and CSINode, startup taints, and the Node of a machine without kubelet (spec node 3, 4, 31, 32).
+//! and CSINode, startup taints, and the Node of a machine without kubelet (NODE-3, NODE-4, NODE-31, NODE-32).
 
 mod announcing;
 mod clones;

@@ -1,4 +1,5 @@
-//! One socket after another: spec node 3.3 to 3.5, 30 #17 to #21, 31 #11 #14 #31, 32 #1 to #4.
+//! One socket after another: NODE-3.3 to NODE-3.5, NODE-30.17 to NODE-30.21, NODE-31.11, NODE-31.14, NODE-31.31,
+//! NODE-32.1 to NODE-32.4.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +26,9 @@ fn zone(stage: &Stage, driver: &str, endpoint: &str) -> crate::plugins::Driver {
     made
 }
 
+/// Rules: NODE-32.1, NODE-3.4
 #[test]
-fn node_32_1_3_4_info_then_node_then_csinode_then_registered() {
+fn info_then_node_then_csinode_then_registered() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let driver = zone(stage, "d", ENDPOINT);
@@ -56,8 +58,9 @@ fn node_32_1_3_4_info_then_node_then_csinode_then_registered() {
     });
 }
 
+/// Rules: NODE-3.4, NODE-4.3
 #[test]
-fn node_3_4_4_3_a_driver_comes_and_goes_at_every_fault() {
+fn a_driver_comes_and_goes_at_every_fault() {
     at_every_request(&registry(), async |stage: &Stage| {
         stage.user.node(json!({"own": "x"})).await;
         zone(stage, "d", ENDPOINT);
@@ -78,8 +81,9 @@ fn node_3_4_4_3_a_driver_comes_and_goes_at_every_fault() {
     });
 }
 
+/// Rule: NODE-31.14
 #[test]
-fn node_31_14_a_registrar_that_restarts_is_not_missed_by_anybody() {
+fn a_registrar_that_restarts_is_not_missed_by_anybody() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         zone(stage, "d", ENDPOINT);
@@ -98,8 +102,9 @@ fn node_31_14_a_registrar_that_restarts_is_not_missed_by_anybody() {
     });
 }
 
+/// Rules: NODE-3.2, NODE-3.3, NODE-30.17, NODE-31.11
 #[test]
-fn node_3_2_3_3_30_17_a_socket_made_again_is_registered_again_and_its_backoff_starts_anew_31_11() {
+fn a_socket_made_again_is_registered_again_and_its_backoff_starts_anew() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let driver = zone(stage, "d", ENDPOINT);
@@ -115,8 +120,9 @@ fn node_3_2_3_3_30_17_a_socket_made_again_is_registered_again_and_its_backoff_st
     });
 }
 
+/// Rules: NODE-3.5, NODE-31.14, NODE-32.2
 #[test]
-fn node_3_5_31_14_of_two_sockets_the_newest_is_used_and_the_other_when_it_goes_32_2() {
+fn of_two_sockets_the_newest_is_used_and_the_other_when_it_goes() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let one = zone(stage, "d", "/csi/one.sock");
@@ -142,8 +148,9 @@ fn node_3_5_31_14_of_two_sockets_the_newest_is_used_and_the_other_when_it_goes_3
     });
 }
 
+/// Rules: NODE-3.4, NODE-3.5
 #[test]
-fn node_3_4_3_5_what_cannot_be_registered_is_told_why() {
+fn what_cannot_be_registered_is_told_why() {
     let csi = || info("d", ENDPOINT);
     let rows: [(PluginInfo, &str); 5] = [
         (PluginInfo { r#type: "DevicePlugin".to_owned(), ..csi() }, "DevicePlugin"),
@@ -165,8 +172,9 @@ fn node_3_4_3_5_what_cannot_be_registered_is_told_why() {
     }
 }
 
+/// Rule: NODE-3.4
 #[test]
-fn node_3_4_without_an_endpoint_the_registration_socket_is_the_drivers() {
+fn without_an_endpoint_the_registration_socket_is_the_drivers() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         stage.shelf.driver("d", SOCKET);
@@ -175,8 +183,9 @@ fn node_3_4_without_an_endpoint_the_registration_socket_is_the_drivers() {
     });
 }
 
+/// Rules: NODE-4.3, NODE-32.4
 #[test]
-fn node_4_3_32_4_a_topology_collision_is_told_and_ends_when_the_label_is_put_right() {
+fn a_topology_collision_is_told_and_ends_when_the_label_is_put_right() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({"example.com/zone": "b"})).await;
         zone(stage, "d", ENDPOINT);
@@ -193,8 +202,9 @@ fn node_4_3_32_4_a_topology_collision_is_told_and_ends_when_the_label_is_put_rig
     });
 }
 
+/// Rule: NODE-31.31
 #[test]
-fn node_31_31_a_registrar_that_is_slow_to_start_costs_no_backoff() {
+fn a_registrar_that_is_slow_to_start_costs_no_backoff() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         stage.shelf.driver("d", ENDPOINT);
@@ -205,8 +215,9 @@ fn node_31_31_a_registrar_that_is_slow_to_start_costs_no_backoff() {
     });
 }
 
+/// Rules: NODE-3.4, NODE-30.19
 #[test]
-fn node_3_4_30_19_a_plugin_that_does_not_hear_that_it_is_registered_is_not() {
+fn a_plugin_that_does_not_hear_that_it_is_registered_is_not() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         stage.shelf.driver("d", ENDPOINT);
@@ -219,8 +230,9 @@ fn node_3_4_30_19_a_plugin_that_does_not_hear_that_it_is_registered_is_not() {
     });
 }
 
+/// Rule: NODE-30.18
 #[test]
-fn node_30_18_a_socket_that_goes_while_its_driver_is_asked_is_not_registered() {
+fn a_socket_that_goes_while_its_driver_is_asked_is_not_registered() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         let driver = zone(stage, "d", ENDPOINT);
@@ -234,8 +246,9 @@ fn node_30_18_a_socket_that_goes_while_its_driver_is_asked_is_not_registered() {
     });
 }
 
+/// Rule: NODE-30.18
 #[test]
-fn node_30_18_a_socket_that_goes_while_it_is_told_is_deregistered_after_the_grace() {
+fn a_socket_that_goes_while_it_is_told_is_deregistered_after_the_grace() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         zone(stage, "d", ENDPOINT);
@@ -248,8 +261,9 @@ fn node_30_18_a_socket_that_goes_while_it_is_told_is_deregistered_after_the_grac
     });
 }
 
+/// Rules: NODE-1, NODE-3.4, NODE-30.19
 #[test]
-fn node_1_3_4_a_plugin_that_needs_more_than_five_seconds_to_hear_it_is_not_registered() {
+fn a_plugin_that_needs_more_than_five_seconds_to_hear_it_is_not_registered() {
     play(&registry(), async |stage: &Stage| {
         stage.user.node(json!({})).await;
         zone(stage, "d", ENDPOINT);
@@ -259,7 +273,7 @@ fn node_1_3_4_a_plugin_that_needs_more_than_five_seconds_to_hear_it_is_not_regis
         sleep(Duration::from_secs(4)).await;
         assert!(stage.drivers().get("d").is_some(), "it is usable while it is told");
         sleep(Duration::from_millis(1_200)).await;
-        assert!(stage.drivers().get("d").is_none(), "node 30 #19");
+        assert!(stage.drivers().get("d").is_none(), "NODE-30.19");
         *socket.slow.lock().expect("nobody panicked") = Duration::ZERO;
         let done = async || socket.is_registered() && stage.drivers().get("d").is_some();
         stage.user.until("registered", done).await;
@@ -281,8 +295,9 @@ impl Fates for Contested {
     }
 }
 
+/// Rule: NODE-30.21
 #[test]
-fn node_30_21_many_drivers_at_once_are_all_announced_however_often_others_are_faster() {
+fn many_drivers_at_once_are_all_announced_however_often_others_are_faster() {
     let log = Log::default();
     play_with(&registry(), Contested(9), &log, async |stage: &Stage| {
         stage.user.node(json!({})).await;
@@ -323,8 +338,9 @@ impl Fates for Dark {
     }
 }
 
+/// Rule: NODE-23
 #[test]
-fn node_23_without_the_api_server_drivers_are_used_and_a_registration_waits() {
+fn without_the_api_server_drivers_are_used_and_a_registration_waits() {
     let (dark, log) = (Arc::new(AtomicBool::new(true)), Log::default());
     play_with(&registry(), Dark(dark.clone()), &log, async |stage: &Stage| {
         stage.user.node(json!({})).await;
@@ -338,8 +354,9 @@ fn node_23_without_the_api_server_drivers_are_used_and_a_registration_waits() {
     });
 }
 
+/// Rules: NODE-4.2, NODE-30.20
 #[test]
-fn node_4_2_30_20_without_a_node_a_registration_waits_and_a_new_node_gets_its_own_csinode() {
+fn without_a_node_a_registration_waits_and_a_new_node_gets_its_own_csinode() {
     play(&registry(), async |stage: &Stage| {
         stage.shelf.driver("d", ENDPOINT);
         let socket = stage.shelf.offer(SOCKET, info("d", ENDPOINT));

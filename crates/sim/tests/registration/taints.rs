@@ -1,4 +1,4 @@
-//! Startup taints (users' pain 25).
+//! Startup taints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn remover() -> Start {
 }
 
 #[test]
-fn pain_25_the_startup_taint_goes_when_csinode_lists_the_driver_and_the_others_stay_at_every_fault() {
+fn the_startup_taint_goes_when_csinode_lists_the_driver_and_the_others_stay_at_every_fault() {
     at_every_request(&remover(), async |stage: &Stage| {
         let since = "2026-01-02T03:04:05Z";
         let taints = json!([{"key": "d/starting", "effect": "NoExecute"},

@@ -1,4 +1,4 @@
-//! The scheduler on the API server, beside the binder and a provisioner that does as it is told (spec controllers 5).
+//! The scheduler on the API server, beside the binder and a provisioner that does as it is told (SCHED-5).
 //!
 //! `crashes` breaks off between any two writes, `races` lets pods compete, `turns` changes the world while a pod waits.
 
@@ -11,6 +11,7 @@ use api::keys::{annotation, provisioner};
 use rig::{claim, claimed, class, in_rig, node, pod, volume};
 use serde_json::json;
 
+/// Rules: SCHED-5.6.1, SCHED-5.6.2, SCHED-5.7
 #[test]
 fn a_pod_waits_for_its_volumes_and_then_goes() {
     in_rig(|rig| async move {
@@ -34,6 +35,7 @@ fn a_pod_waits_for_its_volumes_and_then_goes() {
     });
 }
 
+/// Rules: SCHED-5.1, SCHED-5.8
 #[test]
 fn a_pod_says_why_no_node_will_have_it_and_goes_when_that_changes() {
     in_rig(|rig| async move {
@@ -54,8 +56,9 @@ fn a_pod_says_why_no_node_will_have_it_and_goes_when_that_changes() {
     });
 }
 
+/// Rule: SCHED-5.8
 #[test]
-fn a_node_that_comes_or_is_opened_wakes_those_who_wait_5_8() {
+fn a_node_that_comes_or_is_opened_wakes_those_who_wait() {
     in_rig(|rig| async move {
         rig.create(pod("p", &[])).await;
         rig.unscheduled("p", "no nodes available to schedule pods").await;

@@ -13,8 +13,9 @@ async fn with_nodes(rig: &Rig) -> Vec<String> {
     pods.iter().filter(has_node).map(name).collect()
 }
 
+/// Rule: CTRL-I12
 #[test]
-fn of_two_pods_one_gets_the_last_volume_and_the_other_the_next_i12() {
+fn of_two_pods_one_gets_the_last_volume_and_the_other_the_next() {
     in_rig(|rig| async move {
         rig.nodes(&["a"]).await;
         let mut bare = class("late");
@@ -46,8 +47,9 @@ async fn telling_driver(rig: &Rig, capacity: &str) {
         .await;
 }
 
+/// Rule: CTRL-14.22
 #[test]
-fn of_two_pods_one_gets_the_last_room_weakness_22() {
+fn of_two_pods_one_gets_the_last_room() {
     in_rig(|rig| async move {
         rig.nodes(&["a"]).await;
         rig.create(class("late")).await;
@@ -70,6 +72,7 @@ fn of_two_pods_one_gets_the_last_room_weakness_22() {
     });
 }
 
+/// Rule: SCHED-5.3
 #[test]
 fn room_that_is_never_written_anew_is_trusted_again_after_a_minute() {
     in_rig(|rig| async move {
@@ -87,8 +90,9 @@ fn room_that_is_never_written_anew_is_trusted_again_after_a_minute() {
     });
 }
 
+/// Rule: SCHED-5.9
 #[test]
-fn a_claim_for_one_pod_waits_until_that_pod_is_gone_5_9() {
+fn a_claim_for_one_pod_waits_until_that_pod_is_gone() {
     in_rig(|rig| async move {
         rig.nodes(&["a"]).await;
         rig.create(class("late")).await;
@@ -111,8 +115,9 @@ fn a_claim_for_one_pod_waits_until_that_pod_is_gone_5_9() {
     });
 }
 
+/// Rule: SCHED-5.9
 #[test]
-fn a_node_takes_no_more_volumes_than_its_driver_says_5_9() {
+fn a_node_takes_no_more_volumes_than_its_driver_says() {
     in_rig(|rig| async move {
         rig.nodes(&["a"]).await;
         rig.create(class("late")).await;
@@ -131,8 +136,9 @@ fn a_node_takes_no_more_volumes_than_its_driver_says_5_9() {
     });
 }
 
+/// Rule: CTRL-13.28
 #[test]
-fn two_pods_share_a_claim_and_its_node_13_4_28() {
+fn two_pods_share_a_claim_and_its_node() {
     in_rig(|rig| async move {
         rig.nodes(&["a", "b"]).await;
         rig.create(class("late")).await;

@@ -206,7 +206,7 @@ impl Rig {
         }
     }
 
-    /// Waits until a pod has a node, and checks that it could have gone there (I10).
+    /// Waits until a pod has a node, and checks that it could have gone there (CTRL-I10).
     pub(crate) async fn scheduled(&self, name: &str) -> Value {
         let pod = self.until("pods", name, "scheduled", |pod| pod["spec"]["nodeName"].is_string()).await;
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();

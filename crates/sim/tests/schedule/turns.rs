@@ -18,8 +18,9 @@ async fn meant_for(rig: &Rig, name: &str, node: &str) {
     rig.until("persistentvolumeclaims", name, "meant for the node", |claim| selected(claim) == Some(node)).await;
 }
 
+/// Rule: SCHED-K8
 #[test]
-fn where_nothing_can_be_made_another_node_is_tried_k8() {
+fn where_nothing_can_be_made_another_node_is_tried() {
     in_rig(|rig| async move {
         rig.nodes(&["a", "b", "c"]).await;
         rig.create(class("late")).await;
@@ -33,8 +34,9 @@ fn where_nothing_can_be_made_another_node_is_tried_k8() {
     });
 }
 
+/// Rule: CTRL-14.23
 #[test]
-fn siblings_of_a_claim_that_cannot_be_made_are_freed_weakness_23() {
+fn siblings_of_a_claim_that_cannot_be_made_are_freed() {
     in_rig(|rig| async move {
         rig.nodes(&["a", "b"]).await;
         rig.create(class("late")).await;
@@ -59,8 +61,9 @@ fn siblings_of_a_claim_that_cannot_be_made_are_freed_weakness_23() {
     });
 }
 
+/// Rules: SCHED-K1, CTRL-14.29
 #[test]
-fn a_node_that_goes_away_frees_its_claims_k1_weakness_29() {
+fn a_node_that_goes_away_frees_its_claims() {
     in_rig(|rig| async move {
         rig.nodes(&["a"]).await;
         rig.create(class("late")).await;
@@ -76,8 +79,9 @@ fn a_node_that_goes_away_frees_its_claims_k1_weakness_29() {
     });
 }
 
+/// Rule: SCHED-K1
 #[test]
-fn a_pod_that_goes_leaves_its_promises_to_others_k1() {
+fn a_pod_that_goes_leaves_its_promises_to_others() {
     in_rig(|rig| async move {
         rig.nodes(&["a"]).await;
         rig.create(class("late")).await;
@@ -98,8 +102,9 @@ fn a_pod_that_goes_leaves_its_promises_to_others_k1() {
     });
 }
 
+/// Rule: SCHED-K3
 #[test]
-fn a_volume_that_somebody_unbinds_while_a_pod_waits_is_noticed_k4() {
+fn a_volume_that_moves_out_of_reach_while_a_pod_waits_ends_the_plan() {
     in_rig(|rig| async move {
         rig.nodes(&["a"]).await;
         rig.create(class("late")).await;
@@ -126,6 +131,7 @@ fn a_volume_that_somebody_unbinds_while_a_pod_waits_is_noticed_k4() {
     });
 }
 
+/// Rules: SCHED-5.6.3, CTRL-I11
 #[test]
 fn a_provisioner_that_never_answers_is_given_up_after_the_bind_timeout() {
     let options = Options { bind_timeout: Duration::from_secs(600), ..Options::default() };
@@ -137,7 +143,7 @@ fn a_provisioner_that_never_answers_is_given_up_after_the_bind_timeout() {
         rig.create(pod("p", &["c"])).await;
         let late = "binding volumes: timed out waiting for persistentvolumeclaim \"c\" to be bound";
         rig.unscheduled("p", late).await;
-        // The mark is the provisioner's to take away: nobody else is asked (I11).
+        // The mark is the provisioner's to take away: nobody else is asked (CTRL-I11).
         meant_for(&rig, "c", "a").await;
         let writes = rig.writes_of("scheduler");
         assert!(writes <= 3, "{writes} writes in ten minutes: {:#?}", rig.journal());
@@ -183,8 +189,9 @@ fn a_binding_is_for_one_uid_and_somebody_elses_binding_is_respected() {
     });
 }
 
+/// Rules: SCHED-5.8, CTRL-14.28
 #[test]
-fn what_a_class_or_a_driver_says_later_wakes_those_who_wait_5_8_weakness_28() {
+fn what_a_class_or_a_driver_says_later_wakes_those_who_wait() {
     in_rig(|rig| async move {
         rig.nodes(&["a"]).await;
         let mut elsewhere = class("late");

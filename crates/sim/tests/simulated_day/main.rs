@@ -1,6 +1,6 @@
 //! A day of kube's own watcher, reflector and controller against the in-process API server, on paused time, with every
 //! fault the layer knows, and a user who makes, edits and deletes: twice from one seed, and in two processes, the same
-//! day to the last line (issue 3, done when 5).
+//! day to the last line.
 
 mod day;
 mod entropy;

@@ -1,7 +1,9 @@
-//! csi-sanity against `orlop driver`, over the run matrix of the driver specification (C.4).
+//! csi-sanity against `orlop driver`, over the run matrix of the driver specification (WIRE-C.4).
 //!
 //! A run passes when every active spec passed, none was skipped, no secret is in anything the driver wrote, nothing is
 //! left in the pool or on the machine, and the driver stops as it should.
+//!
+//! Rules: WIRE-C.3, WIRE-C.4
 
 mod junit;
 mod matrix;
@@ -23,7 +25,7 @@ use crate::report::{Ending, Report, Table, seconds};
 use matrix::{Access, PoolKind, Run, Sockets};
 use secrets::Secrets;
 
-/// The suite, pinned: its newest version whose specs are those of the specification, section C.3.
+/// The suite, pinned: its newest version whose specs are those of the specification, section WIRE-C.3.
 const SUITE: &str = "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity";
 const SUITE_VERSION: &str = "v5.5.0";
 /// Active specs of that version. Fewer means that the suite did not run whole.

@@ -1,4 +1,4 @@
-//! Server-side apply: field sets, the rules of 4.6 one by one, and random cases whose outcome the reference gave.
+//! Server-side apply: field sets, the rules of API-4.6 one by one, and random cases whose outcome the reference gave.
 
 mod rules;
 mod sets;

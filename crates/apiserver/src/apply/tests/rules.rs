@@ -1,4 +1,4 @@
-//! The rules of 4.6, one by one, mostly on a ConfigMap as the conformance checks C070 to C079 go.
+//! The rules of API-4.6, one by one, mostly on a ConfigMap as the conformance checks API-C070 to API-C079 go.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -46,6 +46,7 @@ fn message(outcome: Result<Value, ApplyError>) -> String {
     outcome.expect_err("the apply is refused").to_string()
 }
 
+/// Rule: API-C070
 #[test]
 fn apply_creates_and_owns_what_it_sets() {
     let object = applied(None, "m1", json!({"a": "1", "b": "1"}), Force::Refuse).expect("nobody to conflict with");
@@ -53,14 +54,15 @@ fn apply_creates_and_owns_what_it_sets() {
         "manager": "m1", "operation": "Apply", "apiVersion": "v1", "time": NOW,
         "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}, "f:b": {}}},
     });
-    assert_eq!(*managed_fields(&object), json!([entry]), "C070");
+    assert_eq!(*managed_fields(&object), json!([entry]), "API-C070");
 }
 
+/// Rule: API-C071
 #[test]
 fn another_value_of_an_owned_field_is_a_conflict_and_the_same_value_is_shared() {
     let live = stored(applied(None, "m1", json!({"a": "1"}), Force::Refuse).expect("a create"));
     let refusal = applied(Some(&live), "m2", json!({"a": "2"}), Force::Refuse).expect_err("m1 owns it");
-    assert_eq!(refusal.to_string(), r#"Apply failed with 1 conflict: conflict with "m1": .data.a"#, "C071");
+    assert_eq!(refusal.to_string(), r#"Apply failed with 1 conflict: conflict with "m1": .data.a"#, "API-C071");
     let ApplyError::Conflict(conflicts) = refusal else { panic!("a conflict") };
     assert_eq!(
         (conflicts.0[0].message().as_str(), conflicts.0[0].field().as_str()),
@@ -73,34 +75,38 @@ fn another_value_of_an_owned_field_is_a_conflict_and_the_same_value_is_shared() 
     );
 }
 
+/// Rule: API-C072
 #[test]
 fn force_takes_the_field_away() {
     let live = stored(applied(None, "m1", json!({"a": "1", "b": "1"}), Force::Refuse).expect("a create"));
     let object = applied(Some(&live), "m2", json!({"a": "2"}), Force::TakeOver).expect("forced");
-    assert_eq!(object["data"], json!({"a": "2", "b": "1"}), "C072");
-    assert_eq!(*owner(&object, "m1"), json!({"f:data": {"f:b": {}}}), "C072");
+    assert_eq!(object["data"], json!({"a": "2", "b": "1"}), "API-C072");
+    assert_eq!(*owner(&object, "m1"), json!({"f:data": {"f:b": {}}}), "API-C072");
 }
 
+/// Rule: API-C073
 #[test]
 fn a_field_that_is_no_longer_applied_goes_unless_somebody_else_owns_it() {
     let live = stored(applied(None, "m1", json!({"a": "1", "b": "1"}), Force::Refuse).expect("a create"));
     let live = applied(Some(&live), "m2", json!({"a": "1"}), Force::Refuse).expect("shared");
     let object = applied(Some(&live), "m1", json!({"c": "1"}), Force::Refuse).expect("m1's own fields");
-    assert_eq!(object["data"], json!({"a": "1", "c": "1"}), "C073");
+    assert_eq!(object["data"], json!({"a": "1", "c": "1"}), "API-C073");
 }
 
+/// Rules: API-C074, API-C075
 #[test]
 fn an_update_owns_what_it_changed_and_conflicts_name_its_version() {
     let live = stored(applied(None, "m2", json!({"a": "2", "b": "1"}), Force::Refuse).expect("a create"));
     let mut new = live.clone();
     new["data"]["a"] = "9".into();
     let live = updated(Some(&live), "upd", new);
-    assert_eq!(*owner(&live, "upd"), json!({"f:data": {"f:a": {}}}), "C074");
-    assert_eq!(*owner(&live, "m2"), json!({"f:data": {"f:b": {}}}), "C074");
+    assert_eq!(*owner(&live, "upd"), json!({"f:data": {"f:a": {}}}), "API-C074");
+    assert_eq!(*owner(&live, "m2"), json!({"f:data": {"f:b": {}}}), "API-C074");
     let text = message(applied(Some(&live), "m2", json!({"a": "2", "b": "1"}), Force::Refuse));
-    assert_eq!(text, r#"Apply failed with 1 conflict: conflict with "upd" using v1: .data.a"#, "C075");
+    assert_eq!(text, r#"Apply failed with 1 conflict: conflict with "upd" using v1: .data.a"#, "API-C075");
 }
 
+/// Rule: API-4.6
 #[test]
 fn several_conflicts_are_listed_by_owner() {
     let live = stored(applied(None, "m1", json!({"a": "1", "c": "1"}), Force::Refuse).expect("a create"));
@@ -110,25 +116,27 @@ fn several_conflicts_are_listed_by_owner() {
     let text = message(applied(Some(&live), "m3", json!({"a": "3", "c": "3"}), Force::Refuse));
     let expected =
         "Apply failed with 2 conflicts: conflicts with \"m1\":\n- .data.c\nconflicts with \"upd\" using v1:\n- .data.a";
-    assert_eq!(text, expected, "4.6");
+    assert_eq!(text, expected, "API-4.6");
 }
 
+/// Rules: API-C076, API-4.6
 #[test]
 fn managed_fields_and_wrong_types_are_refused_in_a_configuration() {
     with_manager("ConfigMap", "", |fields| {
         let mut with_owners = config(json!({}));
         with_owners["metadata"]["managedFields"] = json!([]);
         let text = message(fields.apply(None, &with_owners, &by("m"), Force::Refuse));
-        assert_eq!(text, "metadata.managedFields must be nil", "C076");
+        assert_eq!(text, "metadata.managedFields must be nil", "API-C076");
         let secret = json!({"apiVersion": "v1", "kind": "Secret"});
         assert_eq!(
             message(fields.apply(None, &secret, &by("m"), Force::Refuse)),
             "invalid object type: /v1, Kind=Secret",
-            "4.6"
+            "API-4.6"
         );
     });
 }
 
+/// Rules: API-C080, API-4.4
 #[test]
 fn an_undeclared_field_is_named() {
     let claim =
@@ -137,9 +145,10 @@ fn an_undeclared_field_is_named() {
         message(fields.apply(None, &claim, &by("m"), Force::Refuse))
     });
     let expected = "failed to create typed patch object (/c1; /v1, Kind=PersistentVolumeClaim): .spec.foo: field not declared in schema";
-    assert_eq!(text, expected, "C080 and 4.4");
+    assert_eq!(text, expected, "API-C080 and API-4.4");
 }
 
+/// Rules: API-C078, API-4.6, API-C079
 #[test]
 fn an_empty_list_of_owners_forgets_them_until_the_next_apply() {
     let live = stored(applied(None, "m1", json!({"a": "9"}), Force::Refuse).expect("a create"));
@@ -147,38 +156,41 @@ fn an_empty_list_of_owners_forgets_them_until_the_next_apply() {
         let mut new = live.clone();
         new["metadata"]["managedFields"] = nothing;
         let cleared = updated(Some(&live), "upd", new);
-        assert_eq!(*managed_fields(&cleared), Value::Null, "C078");
+        assert_eq!(*managed_fields(&cleared), Value::Null, "API-C078");
         let mut new = cleared.clone();
         new["data"]["b"] = "1".into();
-        assert_eq!(*managed_fields(&updated(Some(&cleared), "upd", new)), Value::Null, "4.6");
+        assert_eq!(*managed_fields(&updated(Some(&cleared), "upd", new)), Value::Null, "API-4.6");
         let text = message(applied(Some(&cleared), "m1", json!({"a": "1"}), Force::Refuse));
         assert_eq!(
             text, r#"Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.a"#,
-            "C079"
+            "API-C079"
         );
     }
 }
 
+/// Rule: API-4.6
 #[test]
 fn owners_that_cannot_be_read_are_ignored_and_the_old_ones_kept() {
     let live = stored(applied(None, "m1", json!({"a": "1"}), Force::Refuse).expect("a create"));
     let mut new = live.clone();
     new["metadata"]["managedFields"] = json!([{"manager": "x", "operation": "Frob", "apiVersion": "v1"}]);
-    assert_eq!(managed_fields(&updated(Some(&live), "upd", new)), managed_fields(&live), "4.6");
+    assert_eq!(managed_fields(&updated(Some(&live), "upd", new)), managed_fields(&live), "API-4.6");
 }
 
+/// Rules: API-4.6, API-0.12
 #[test]
 fn a_create_is_tracked_and_a_write_that_changes_nothing_is_not() {
     let created = updated(None, "creator", config(json!({"a": "1"})));
-    assert_eq!(*owner(&created, "creator"), json!({"f:data": {".": {}, "f:a": {}}}), "4.6");
+    assert_eq!(*owner(&created, "creator"), json!({"f:data": {".": {}, "f:a": {}}}), "API-4.6");
     let live = stored(created);
-    assert_eq!(managed_fields(&updated(Some(&live), "other", live.clone())), managed_fields(&live), "fact 12");
+    assert_eq!(managed_fields(&updated(Some(&live), "other", live.clone())), managed_fields(&live), "API-0.12");
     assert_eq!(
         *owner(&updated(None, "", config(json!({"a": "1"}))), "unknown"),
         json!({"f:data": {".": {}, "f:a": {}}})
     );
 }
 
+/// Rule: API-4.6
 #[test]
 fn a_change_of_times_alone_is_no_change() {
     let live = stored(applied(None, "m1", json!({"a": "1"}), Force::Refuse).expect("a create"));
@@ -186,13 +198,14 @@ fn a_change_of_times_alone_is_no_change() {
     new["metadata"]["managedFields"][0]["time"] = LATER.into();
     let mut unchanged = new.clone();
     keep_times_if_unchanged(&live, &mut unchanged);
-    assert_eq!(unchanged, live, "4.6");
+    assert_eq!(unchanged, live, "API-4.6");
     new["data"]["a"] = "2".into();
     let mut changed = new.clone();
     keep_times_if_unchanged(&live, &mut changed);
     assert_eq!(changed, new, "a change keeps its time");
 }
 
+/// Rule: API-4.6
 #[test]
 fn status_is_not_owned_through_the_object_nor_spec_through_status() {
     let claim = |phase: &str, volume: &str| {
@@ -201,14 +214,15 @@ fn status_is_not_owned_through_the_object_nor_spec_through_status() {
     };
     let mut created = claim("Pending", "v");
     with_manager("PersistentVolumeClaim", "", |fields| fields.update(None, &mut created, &by("m")));
-    assert_eq!(*owner(&created, "m"), json!({"f:spec": {"f:volumeName": {}}}), "4.6");
+    assert_eq!(*owner(&created, "m"), json!({"f:spec": {"f:volumeName": {}}}), "API-4.6");
     let mut status = claim("Bound", "w");
     with_manager("PersistentVolumeClaim", "status", |fields| fields.update(Some(&created), &mut status, &by("s")));
-    assert_eq!(*owner(&status, "s"), json!({"f:status": {"f:phase": {}}}), "4.6");
+    assert_eq!(*owner(&status, "s"), json!({"f:status": {"f:phase": {}}}), "API-4.6");
     let last = managed_fields(&status).as_array().and_then(|entries| entries.last()).expect("two entries");
-    assert_eq!(last["subresource"], "status", "4.6");
+    assert_eq!(last["subresource"], "status", "API-4.6");
 }
 
+/// Rule: API-4.6
 #[test]
 fn entries_are_sorted_by_operation_time_and_manager() {
     let entry = |manager: &str, operation: &str, time: &str, field: &str| {
@@ -226,9 +240,10 @@ fn entries_are_sorted_by_operation_time_and_manager() {
     let sorted = updated(Some(&live), "0", new);
     let names: Vec<&Value> =
         managed_fields(&sorted).as_array().expect("entries").iter().map(|e| &e["manager"]).collect();
-    assert_eq!(names, ["z", "a", "b", "0"], "4.6");
+    assert_eq!(names, ["z", "a", "b", "0"], "API-4.6");
 }
 
+/// Rule: API-4.6
 #[test]
 fn the_oldest_updates_are_thrown_together_beyond_ten() {
     let mut live = stored(updated(None, "w00", config(json!({"k00": "v"}))));
@@ -238,11 +253,12 @@ fn the_oldest_updates_are_thrown_together_beyond_ten() {
         live = updated(Some(&live), &format!("w{number:02}"), new);
     }
     let entries = managed_fields(&live).as_array().expect("entries");
-    assert_eq!(entries.len(), 10, "4.6");
+    assert_eq!(entries.len(), 10, "API-4.6");
     let ancient = json!({"f:data": {".": {}, "f:k00": {}, "f:k01": {}, "f:k02": {}}});
-    assert_eq!(*owner(&live, "ancient-changes"), ancient, "4.6");
+    assert_eq!(*owner(&live, "ancient-changes"), ancient, "API-4.6");
 }
 
+/// Rule: API-4.6
 #[test]
 fn kubectl_takes_over_what_client_side_apply_left_and_the_annotation_follows() {
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
@@ -250,9 +266,9 @@ fn kubectl_takes_over_what_client_side_apply_left_and_the_annotation_follows() {
     first["metadata"]["annotations"] = json!({annotation: config(json!({"a": "1"})).to_string()});
     let live = stored(updated(None, "kubectl-client-side-apply", first));
     let object = applied(Some(&live), "kubectl", json!({"a": "2"}), Force::Refuse).expect("its own field");
-    assert_eq!(object["data"]["a"], "2", "4.6");
+    assert_eq!(object["data"]["a"], "2", "API-4.6");
     let text = object["metadata"]["annotations"][annotation].as_str().expect("the annotation stays");
-    assert_eq!(text, format!("{}\n", config(json!({"a": "2"}))), "4.6");
+    assert_eq!(text, format!("{}\n", config(json!({"a": "2"}))), "API-4.6");
     let refused = message(applied(Some(&live), "kubectl", json!({"b": "2"}), Force::Refuse));
     assert!(refused.contains(r#"conflict with "kubectl-client-side-apply" using v1: .data.b"#), "{refused}");
     let other = applied(Some(&live), "other", json!({"a": "2"}), Force::Refuse);

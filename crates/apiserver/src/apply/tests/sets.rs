@@ -19,12 +19,13 @@ fn shape(kind: &str) -> Shape<'static> {
     Shape::Table(Type::Struct(table(kind)))
 }
 
+/// Rule: API-4.6
 #[test]
 fn every_kind_of_step_survives_a_round_trip() {
     let fields = json!({
         "f:spec": {".": {}, "f:l": {"k:{\"name\":\"a\",\"port\":1}": {".": {}, "f:x": {}}, "v:\"s\"": {}, "v:1": {}, "i:3": {}}},
     });
-    assert_eq!(set(fields.clone()).encode(), fields, "4.6");
+    assert_eq!(set(fields.clone()).encode(), fields, "API-4.6");
 }
 
 #[test]
@@ -60,6 +61,7 @@ fn a_parent_and_its_fields_are_apart_in_the_algebra() {
     assert_eq!(both.below(&Step::field("a")).map(FieldSet::encode), Some(json!({"f:b": {}})));
 }
 
+/// Rules: API-4.5, API-4.6
 #[test]
 fn leaves_atomic_values_and_map_keys_are_fields() {
     let claim = json!({
@@ -72,9 +74,10 @@ fn leaves_atomic_values_and_map_keys_are_fields() {
         "f:spec": {"f:accessModes": {}, "f:selector": {}, "f:resources": {"f:requests": {"f:storage": {}}}},
         "f:status": {"f:conditions": {"k:{\"type\":\"Resizing\"}": {".": {}, "f:type": {}, "f:status": {}}}},
     });
-    assert_eq!(fields("PersistentVolumeClaim", claim), expected, "4.5 and 4.6");
+    assert_eq!(fields("PersistentVolumeClaim", claim), expected, "API-4.5 and API-4.6");
 }
 
+/// Rule: API-4.5
 #[test]
 fn a_port_without_protocol_has_the_default_one_in_its_key() {
     let pod = json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}});
@@ -82,7 +85,7 @@ fn a_port_without_protocol_has_the_default_one_in_its_key() {
     assert_eq!(
         *ports,
         json!({"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}}),
-        "4.5"
+        "API-4.5"
     );
 }
 
@@ -110,10 +113,11 @@ fn removal_leaves_emptied_containers() {
     assert_eq!(left, json!({"data": {}, "metadata": {"name": "n"}}));
 }
 
+/// Rule: API-4.6
 #[test]
 fn reset_fields_go_with_everything_below() {
     let status = set(json!({"f:status": {"f:phase": {}}, "f:spec": {"f:volumeName": {}}}));
-    assert_eq!(status.without_below(&reset("")).encode(), json!({"f:spec": {"f:volumeName": {}}}), "4.6");
+    assert_eq!(status.without_below(&reset("")).encode(), json!({"f:spec": {"f:volumeName": {}}}), "API-4.6");
 }
 
 fn any_set() -> impl Strategy<Value = FieldSet> {

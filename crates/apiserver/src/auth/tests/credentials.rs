@@ -1,4 +1,4 @@
-//! Which user a request is: certificates, tokens, nobody, somebody else (section 8).
+//! Which user a request is: certificates, tokens, nobody, somebody else (API-8).
 
 use super::super::{
     ClientCertificate, Credentials, Impersonation, Rbac, RbacKind, StaticTokens, TokenFileError, TokenRequest,
@@ -7,6 +7,7 @@ use super::super::{
 use super::{NOW, authenticator, binding, first_start, objects, role, shown, user};
 use serde_json::json;
 
+/// Rule: API-C198
 #[test]
 fn a_wrong_credential_is_refused_everywhere_and_none_is_anonymous() {
     let authenticator = authenticator();
@@ -16,7 +17,6 @@ fn a_wrong_credential_is_refused_everywhere_and_none_is_anonymous() {
         authenticator.authenticate(credentials, &objects(), NOW).map(|user| user.name)
     };
     assert_eq!(ask(None, None), Ok("system:anonymous".into()));
-    // C198
     let refused = "401 Unauthorized: Unauthorized";
     for header in ["Bearer x", "bearer x", "Bearer boot-secre", "Bearer a.b.c"] {
         assert_eq!(shown(ask(Some(header), None)), refused, "{header}");

@@ -1,4 +1,4 @@
-//! Who may write roles and bindings (section 8: "needs the rights granted, or verb escalate/bind").
+//! Who may write roles and bindings (API-8: "needs the rights granted, or verb escalate/bind").
 
 use serde_json::{Value, json};
 

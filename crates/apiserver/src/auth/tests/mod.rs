@@ -1,4 +1,4 @@
-//! Credentials, rights and refusals, as clients meet them. Section 8 and the C-numbers are those of spec/apiserver.md.
+//! Credentials, rights and refusals, as clients meet them. The rules are those of API-8.
 
 mod credentials;
 mod escalation;

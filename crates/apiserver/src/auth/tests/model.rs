@@ -1,4 +1,4 @@
-//! The indexed evaluator against a naive one that reads section 8 line by line, over random objects and changes.
+//! The indexed evaluator against a naive one that reads API-8 line by line, over random objects and changes.
 
 use std::collections::BTreeMap;
 
@@ -155,8 +155,9 @@ fn change() -> impl Strategy<Value = (RbacKind, Key, Option<Value>)> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 128, ..ProptestConfig::default() })]
 
+    /// Rule: API-8
     #[test]
-    fn the_index_decides_as_the_sentences_of_section_8_do(changes in prop::collection::vec(change(), 1..24)) {
+    fn the_index_decides_as_a_plain_reading_of_the_rules_does(changes in prop::collection::vec(change(), 1..24)) {
         let (mut rbac, mut model) = (Rbac::default(), Model::default());
         for (kind, key, object) in changes {
             if let Some(object) = object {

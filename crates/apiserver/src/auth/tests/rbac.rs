@@ -1,4 +1,4 @@
-//! Role-based decisions and the texts of refusals (section 8, section 5).
+//! Role-based decisions and the texts of refusals (API-8, API-5).
 
 use serde_json::json;
 
@@ -12,16 +12,16 @@ fn ask(rbac: &Rbac, user: &User, line: &str) -> String {
     shown(authorize_request(rbac, user, &RequestInfo::parse(method, path, query).unwrap()).map(drop))
 }
 
+/// Rules: API-C197, API-1.4, API-C196
 #[test]
 fn strangers_see_health_and_version_only() {
     let rbac = first_start();
     let nobody = User::anonymous();
-    // C197, and section 1.4.
     for path in ["/livez", "/readyz", "/healthz", "/version", "/version/"] {
         assert_eq!(ask(&rbac, &nobody, &format!("GET {path}")), "accepted: ()", "{path}");
     }
     let table = [
-        // C196
+        // API-C196
         (
             "GET /api/v1/namespaces",
             "403 Forbidden: namespaces is forbidden: User \"system:anonymous\" cannot list resource \"namespaces\" in \
@@ -37,6 +37,7 @@ fn strangers_see_health_and_version_only() {
     }
 }
 
+/// Rule: API-K45
 #[test]
 fn everybody_known_may_discover_and_ask_about_themselves() {
     let rbac = first_start();
@@ -51,7 +52,6 @@ fn everybody_known_may_discover_and_ask_about_themselves() {
     for line in yes {
         assert_eq!(ask(&rbac, &bob, line), "accepted: ()", "{line}");
     }
-    // K45
     assert_eq!(
         ask(&rbac, &bob, "GET /api/v1/namespaces/conf/persistentvolumeclaims"),
         "403 Forbidden: persistentvolumeclaims is forbidden: User \"bob\" cannot list resource \
@@ -141,6 +141,7 @@ fn a_role_in_a_namespace_ends_at_its_border() {
     assert!(!allowed("GET /api/v1/namespaces"));
 }
 
+/// Rule: API-C201
 #[test]
 fn service_accounts_are_subjects_of_their_own() {
     // A subject without a namespace is one of the binding's own, and nobody in a cluster-wide binding.
@@ -151,7 +152,6 @@ fn service_accounts_are_subjects_of_their_own() {
     rbac.apply(RbacKind::ClusterRoleBinding, &binding("", "b", ("ClusterRole", "all"), subject.clone()));
     let sa1 = User::service_account("conf", "sa1", "u");
     let line = "GET /api/v1/namespaces/conf/secrets";
-    // C201
     assert_eq!(
         ask(&rbac, &sa1, line),
         "403 Forbidden: secrets is forbidden: User \"system:serviceaccount:conf:sa1\" cannot list resource \"secrets\" \

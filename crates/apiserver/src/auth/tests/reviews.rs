@@ -1,4 +1,4 @@
-//! Questions about rights and tokens (section 8).
+//! Questions about rights and tokens (API-8).
 
 use serde_json::json;
 
@@ -8,9 +8,9 @@ use super::super::{
 };
 use super::{ISSUER, NOW, authenticator, binding, first_start, objects, role, shown, user};
 
+/// Rules: API-C194, API-K32, API-K33
 #[test]
 fn the_administrator_may_and_bob_may_not() {
-    // C194, K32, K33
     let rbac = first_start();
     let body = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "conf"}}});
     let admin = self_subject_access_review(&rbac, &user("admin", &["system:masters"]), &body).unwrap();
@@ -92,17 +92,17 @@ fn a_user_sees_the_rules_that_hold_for_them() {
     assert_eq!(nowhere, "400 BadRequest: no namespace on request");
 }
 
+/// Rule: API-C195
 #[test]
 fn a_user_is_told_who_they_are() {
-    // C195
     let review = self_subject_review(&user("bob", &["ops"]), NOW);
     assert_eq!(review["status"]["userInfo"], json!({"username": "bob", "groups": ["ops", "system:authenticated"]}));
     assert_eq!(review["metadata"]["creationTimestamp"], "2027-01-15T08:00:00Z");
 }
 
+/// Rule: API-C202
 #[test]
 fn a_token_review_says_whose_a_token_is() {
-    // C202
     let authenticator = authenticator();
     let terms = crate::admission::TokenTerms::AsAsked;
     let request = TokenRequest { namespace: "conf", name: "sa1", body: &json!({}), id: "i", now: NOW, terms };

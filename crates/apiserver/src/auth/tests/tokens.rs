@@ -1,4 +1,4 @@
-//! Service-account tokens: issue, check, and every way to die (section 8).
+//! Service-account tokens: issue, check, and every way to die (API-8).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -29,9 +29,9 @@ fn check(signer: &TokenSigner, token: &str, objects: &Objects, after: i64) -> Re
     signer.verify(token, &[ISSUER.to_owned()], objects, UnixSeconds(NOW.0 + after)).map(|(user, _)| user)
 }
 
+/// Rule: API-C200
 #[test]
 fn a_token_request_answers_with_a_signed_token() {
-    // C200
     let signer = signer();
     let answer = request(&signer, &json!({"spec": {"expirationSeconds": 600}})).unwrap();
     assert_eq!(answer["status"]["expirationTimestamp"], "2027-01-15T08:10:00Z");
@@ -153,9 +153,10 @@ fn a_token_dies_with_what_it_is_bound_to() {
     assert_eq!(check(&signer, &pod, &Objects::default(), 0), Err(TokenError::NoAccount("sa1".into())));
 }
 
+/// Rule: API-8
 #[test]
 fn the_token_of_a_pod_itself_outlives_what_it_asked_for() {
-    // Section 8: 3607 seconds are really a year, and the holder is warned.
+    // 3607 seconds are really a year, and the holder is warned.
     let signer = signer();
     let spec = json!({"expirationSeconds": 3607, "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}});
     let token = token(&signer, spec);

@@ -1,5 +1,5 @@
-//! The definitions of snapshots and group snapshots, which every server has from its first start on
-//! (spec/apiserver.md 6.9, spec/sidecars.md 5).
+//! The definitions of snapshots and group snapshots, which every server has from its first start on (API-6.9,
+//! SNAPSHOT-5).
 //!
 //! Names, fields, rules and messages are those that the snapshot controllers and their users know; the descriptions are
 //! ours. A group is served in three versions whose objects have the same shape, but for one list in the oldest one.

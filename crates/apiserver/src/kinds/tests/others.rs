@@ -11,9 +11,10 @@ fn object(fields: Value) -> Value {
     object
 }
 
+/// Rules: API-C018, API-C183, API-C185
 #[test]
 fn a_namespace_waits_for_its_content() {
-    let (namespace, _) = create("Namespace", json!({"metadata": {"name": "conf"}})).expect("C018");
+    let (namespace, _) = create("Namespace", json!({"metadata": {"name": "conf"}})).expect("API-C018");
     assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
     assert_eq!(namespace["status"], json!({"phase": "Active"}));
     assert_eq!(namespace["metadata"]["labels"], json!({"kubernetes.io/metadata.name": "conf"}));
@@ -23,7 +24,7 @@ fn a_namespace_waits_for_its_content() {
     let departure = deletion::Departure::of("Namespace");
     let deletion::Outcome::Mark(dying) = deletion::decide(departure, &namespace, deletion::Options::default(), NOW)
     else {
-        panic!("C183")
+        panic!("API-C183")
     };
     assert_eq!(dying["status"]["phase"], "Terminating");
     assert_eq!(dying["metadata"].get("deletionGracePeriodSeconds"), None);
@@ -31,7 +32,7 @@ fn a_namespace_waits_for_its_content() {
     assert!(!deletion::completed_by("Namespace", &dying));
     let done = namespace_finalized(&json!({"metadata": {"name": "conf"}, "spec": {"finalizers": []}}), &dying);
     assert_eq!(done["metadata"], dying["metadata"], "only the finalizers of the spec are taken");
-    assert!(deletion::completed_by("Namespace", &done), "C185");
+    assert!(deletion::completed_by("Namespace", &done), "API-C185");
     let text = message(create("Namespace", json!({"metadata": {"name": "a.b"}})));
     assert!(text.contains("must not contain dots"), "{text}");
 }
@@ -57,14 +58,15 @@ fn a_node_is_what_its_conditions_and_labels_say() {
     assert_eq!(created["status"]["allocatable"], json!({"cpu": "1"}), "status is stored at create");
 }
 
+/// Rules: API-C192, API-C193
 #[test]
 fn string_data_is_for_writing_only() {
     let given = object(json!({"stringData": {"a": "b"}, "data": {"a": "eA==", "c": "eQ=="}}));
-    let (secret, _) = create("Secret", given).expect("C192");
+    let (secret, _) = create("Secret", given).expect("API-C192");
     assert_eq!(secret["data"], json!({"a": "Yg==", "c": "eQ=="}));
     assert_eq!((secret.get("stringData"), secret["type"].as_str()), (None, Some("Opaque")));
     let text = message(patch("Secret", &secret, json!({"type": "x"})));
-    assert!(text.contains("type: Invalid value: \"x\": field is immutable"), "C193: {text}");
+    assert!(text.contains("type: Invalid value: \"x\": field is immutable"), "API-C193: {text}");
     assert_eq!(json!(cells("Secret", &secret)), json!(["x", "Opaque", 2]));
 }
 
@@ -179,15 +181,21 @@ fn create_event(group: &str, mut event: Value) -> Result<Value, ApiError> {
     Ok(event)
 }
 
+/// Rules: API-C189, API-C190
 #[test]
 fn one_event_has_two_views() {
-    let created = create_event("events.k8s.io", new_event()).expect("C189");
+    let created = create_event("events.k8s.io", new_event()).expect("API-C189");
     let core = event::to_core(&created);
-    assert_eq!((core["message"].as_str(), core["reportingComponent"].as_str()), (Some("n"), Some("x.io/c")), "C190");
+    assert_eq!(
+        (core["message"].as_str(), core["reportingComponent"].as_str()),
+        (Some("n"), Some("x.io/c")),
+        "API-C190"
+    );
     assert_eq!(core["apiVersion"], "v1");
     assert_eq!(event::from_core(&core), created);
 }
 
+/// Rules: API-C188, API-C187
 #[test]
 fn bad_events_are_refused_in_the_references_words() {
     let mut old_style = new_event();
@@ -195,13 +203,13 @@ fn bad_events_are_refused_in_the_references_words() {
     let text = message(create_event("events.k8s.io", old_style));
     assert!(
         text.contains("eventTime: Required value") && text.contains("type: Invalid value: \"\": has invalid value: "),
-        "C188: {text}"
+        "API-C188: {text}"
     );
     let core = json!({"metadata": {"name": "e0", "namespace": "conf"}, "involvedObject": {"kind": "PersistentVolume", "name": "p"}});
     let text = message(create_event("", core.clone()));
     assert!(
         text.contains("involvedObject.namespace: Invalid value: \"\": does not match event.namespace"),
-        "C187: {text}"
+        "API-C187: {text}"
     );
     let mut in_default = core;
     in_default["metadata"]["namespace"] = json!("default");

@@ -1,4 +1,4 @@
-//! Pods, as far as section 6.2 goes.
+//! Pods, as far as API-6.2 goes.
 
 use super::*;
 use crate::kinds::deletion::{Departure, Options, Outcome, decide};
@@ -103,6 +103,7 @@ fn volumes_and_mounts_must_fit_together() {
     create("Pod", pod(template(json!({"labels": {"a": "b"}})))).expect("labels and annotations are fine");
 }
 
+/// Rule: API-0.9
 #[test]
 fn a_pod_changes_only_in_a_few_places() {
     let (old, _) = create("Pod", pod(json!({}))).expect("created");
@@ -118,7 +119,7 @@ fn a_pod_changes_only_in_a_few_places() {
     assert!(text.contains("spec: Forbidden: pod updates may not change fields other than"), "{text}");
     let status =
         json!({"metadata": {"ownerReferences": [{"uid": "u"}]}, "status": {"phase": "Running", "qosClass": null}});
-    let new = update("Pod", &old, status, Endpoint::Status).expect("fact 9");
+    let new = update("Pod", &old, status, Endpoint::Status).expect("API-0.9");
     assert_eq!(new["metadata"], old["metadata"]);
     assert_eq!(new["status"], json!({"phase": "Running", "qosClass": "BestEffort"}));
 }

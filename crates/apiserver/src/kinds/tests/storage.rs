@@ -1,4 +1,4 @@
-//! Classes, attachments and what CSI drivers report: C126 to C130, C143 and C150 to C168.
+//! Classes, attachments and what CSI drivers report: API-C126 to API-C130, API-C143 and API-C150 to API-C168.
 
 use super::*;
 use crate::kinds::{DeleteAnswer, Versionless};
@@ -14,33 +14,40 @@ fn attachment(spec: Value) -> Value {
     named("va", json!({"spec": spec, "status": {"attached": true}}))
 }
 
+/// Rules: API-C126, API-C127
 #[test]
 fn a_class_gets_two_defaults_and_a_mark_in_its_row() {
     let mut class = named("conf-sc", json!({"provisioner": "d.io"}));
     class["metadata"]["annotations"] = json!({"storageclass.kubernetes.io/is-default-class": "true"});
-    let (class, _) = create("StorageClass", class).expect("C126");
+    let (class, _) = create("StorageClass", class).expect("API-C126");
     assert_eq!(
         (class["reclaimPolicy"].as_str(), class["volumeBindingMode"].as_str()),
         (Some("Delete"), Some("Immediate"))
     );
     assert_eq!(class.get("allowVolumeExpansion"), None);
     let expected = json!(["conf-sc (default)", "d.io", "Delete", "Immediate", false]);
-    assert_eq!(json!(cells("StorageClass", &class)), expected, "C127");
+    assert_eq!(json!(cells("StorageClass", &class)), expected, "API-C127");
 }
 
+/// Rules: API-C128, API-K31, API-C143
 #[test]
 fn four_fields_of_a_class_never_change_and_the_rest_may() {
     let (old, _) = create("StorageClass", named("conf-sc", json!({"provisioner": "d.io"}))).expect("created");
     let change = json!({
         "provisioner": "q", "parameters": {"a": "b"}, "reclaimPolicy": "Retain", "volumeBindingMode": "WaitForFirstConsumer",
     });
-    let error = patch("StorageClass", &old, change).expect_err("C128");
+    let error = patch("StorageClass", &old, change).expect_err("API-C128");
     assert_eq!(error.details.map(|details| details.causes.len()), Some(4));
-    assert!(error.message.contains("provisioner: Invalid value: \"q\": field is immutable"), "K31: {}", error.message);
+    assert!(
+        error.message.contains("provisioner: Invalid value: \"q\": field is immutable"),
+        "API-K31: {}",
+        error.message
+    );
     let free = json!({"allowVolumeExpansion": true, "mountOptions": ["ro"]});
-    patch("StorageClass", &old, free).expect("C143");
+    patch("StorageClass", &old, free).expect("API-C143");
 }
 
+/// Rules: API-C129, API-C130
 #[test]
 fn bad_classes_are_refused_in_the_references_words() {
     let term = json!({"matchLabelExpressions": [{"key": "a", "values": ["b"]}]});
@@ -73,26 +80,28 @@ fn bad_classes_are_refused_in_the_references_words() {
         let mut class = named("x", json!({"provisioner": "d"}));
         merge(&mut class, fields);
         let text = message(create("StorageClass", class));
-        assert!(text.contains(expected), "C129, C130: {text}");
+        assert!(text.contains(expected), "API-C129, API-C130: {text}");
     }
 }
 
+/// Rules: API-C150, API-C151, API-C152, API-C155, API-C153
 #[test]
 fn an_attachment_is_born_detached_and_its_wish_is_fixed() {
     let spec = json!({"attacher": "d.io", "nodeName": "n1", "source": {"persistentVolumeName": "conf-pv1"}});
-    let (old, _) = create("VolumeAttachment", attachment(spec)).expect("C150");
+    let (old, _) = create("VolumeAttachment", attachment(spec)).expect("API-C150");
     assert_eq!(old["status"], json!({"attached": false}));
     let text = message(patch("VolumeAttachment", &old, json!({"spec": {"nodeName": "n2"}})));
     let expected = "spec: Invalid value: {\"Attacher\":\"d.io\",\"Source\":{\"PersistentVolumeName\":\"conf-pv1\",\
                     \"InlineVolumeSpec\":null},\"NodeName\":\"n2\"}: field is immutable";
-    assert!(text.contains(expected), "C151: {text}");
+    assert!(text.contains(expected), "API-C151: {text}");
     let change = json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["x/y"]}, "status": {"attached": true}});
-    let new = update("VolumeAttachment", &old, change, Endpoint::Status).expect("C152");
+    let new = update("VolumeAttachment", &old, change, Endpoint::Status).expect("API-C152");
     assert_eq!(new["metadata"], old["metadata"]);
-    assert_eq!(json!(cells("VolumeAttachment", &new)), json!(["va", "d.io", "conf-pv1", "n1", true]), "C155");
-    assert_eq!(rules("VolumeAttachment").policy().versionless, Versionless::Refused, "C153");
+    assert_eq!(json!(cells("VolumeAttachment", &new)), json!(["va", "d.io", "conf-pv1", "n1", true]), "API-C155");
+    assert_eq!(rules("VolumeAttachment").policy().versionless, Versionless::Refused, "API-C153");
 }
 
+/// Rule: API-C154
 #[test]
 fn bad_attachments_are_refused_in_the_references_words() {
     let both = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
@@ -128,10 +137,11 @@ fn bad_attachments_are_refused_in_the_references_words() {
     ];
     for (spec, expected) in cases {
         let text = message(create("VolumeAttachment", attachment(spec)));
-        assert!(text.contains(&expected), "C154: {text}");
+        assert!(text.contains(&expected), "API-C154: {text}");
     }
 }
 
+/// Rule: API-0.18
 #[test]
 fn a_long_attach_error_is_refused_with_the_wrong_limit() {
     let spec = json!({"attacher": "d.io", "nodeName": "n1", "source": {"persistentVolumeName": "p"}});
@@ -140,16 +150,17 @@ fn a_long_attach_error_is_refused_with_the_wrong_limit() {
     let text = message(update("VolumeAttachment", &old, status, Endpoint::Status));
     assert!(
         text.contains("status.attachError.message: Too long: may not be more than 262144 bytes"),
-        "fact 18: {text}"
+        "API-0.18: {text}"
     );
     assert!(
         text.contains("status.attachError.errorCode: Invalid value: -1: must be between 0 and 2147483647, inclusive")
     );
 }
 
+/// Rules: API-C156, API-C157, API-C158
 #[test]
 fn a_driver_gets_seven_defaults_and_counts_changes() {
-    let (old, _) = create("CSIDriver", named("conf.d.io", json!({"spec": {}}))).expect("C156");
+    let (old, _) = create("CSIDriver", named("conf.d.io", json!({"spec": {}}))).expect("API-C156");
     let expected = json!({
         "attachRequired": true, "podInfoOnMount": false, "volumeLifecycleModes": ["Persistent"], "storageCapacity": false,
         "fsGroupPolicy": "ReadWriteOnceWithFSType", "requiresRepublish": false, "seLinuxMount": false,
@@ -157,8 +168,8 @@ fn a_driver_gets_seven_defaults_and_counts_changes() {
     assert_eq!(old["spec"], expected);
     assert_eq!(old["metadata"].get("generation"), None);
     let text = message(patch("CSIDriver", &old, json!({"spec": {"attachRequired": false}})));
-    assert!(text.contains("spec.attachedRequired: Invalid value: false: field is immutable"), "C157: {text}");
-    let new = patch("CSIDriver", &old, json!({"spec": {"podInfoOnMount": true}})).expect("C158");
+    assert!(text.contains("spec.attachedRequired: Invalid value: false: field is immutable"), "API-C157: {text}");
+    let new = patch("CSIDriver", &old, json!({"spec": {"podInfoOnMount": true}})).expect("API-C158");
     assert_eq!(new["metadata"]["generation"], 1);
     let same = patch("CSIDriver", &new, json!({"metadata": {"labels": {"a": "b"}}})).expect("metadata only");
     assert_eq!(same["metadata"]["generation"], 1);
@@ -197,20 +208,21 @@ fn bad_drivers_are_refused_and_token_requests_warn() {
     assert!(warnings[0].starts_with("spec.serviceAccountTokenInSecrets is unset; if supported"), "{warnings:?}");
 }
 
+/// Rules: API-C159, API-C160, API-C161, API-C162
 #[test]
 fn drivers_of_a_node_keep_their_identity_but_not_their_limits() {
     let driver = |name: &str, id: &str| json!({"name": name, "nodeID": id, "topologyKeys": ["k/l"], "allocatable": {"count": 3}});
     let twice = named("n", json!({"spec": {"drivers": [driver("a", "x"), driver("a", "y")]}}));
     let text = message(create("CSINode", twice));
-    assert!(text.contains("spec.drivers[1].name: Duplicate value: \"a\""), "C159: {text}");
-    let (old, _) = create("CSINode", named("n", json!({"spec": {"drivers": [driver("a", "x")]}}))).expect("C160");
+    assert!(text.contains("spec.drivers[1].name: Duplicate value: \"a\""), "API-C159: {text}");
+    let (old, _) = create("CSINode", named("n", json!({"spec": {"drivers": [driver("a", "x")]}}))).expect("API-C160");
     let text = message(patch("CSINode", &old, json!({"spec": {"drivers": [driver("a", "z")]}})));
     let expected = "spec.drivers: Invalid value: {\"Name\":\"a\",\"NodeID\":\"z\",\"TopologyKeys\":[\"k/l\"],\
                     \"Allocatable\":null}: field is immutable";
-    assert!(text.contains(expected), "C161: {text}");
+    assert!(text.contains(expected), "API-C161: {text}");
     let mut roomier = driver("a", "x");
     roomier["allocatable"]["count"] = json!(9);
-    patch("CSINode", &old, json!({"spec": {"drivers": [roomier, driver("b", "x")]}})).expect("C162");
+    patch("CSINode", &old, json!({"spec": {"drivers": [roomier, driver("b", "x")]}})).expect("API-C162");
     patch("CSINode", &old, json!({"spec": {"drivers": []}})).expect("drivers may leave");
     let cases = [
         (json!({"name": "a", "nodeID": ""}), "spec.drivers[0].nodeID: Required value"),
@@ -227,6 +239,7 @@ fn drivers_of_a_node_keep_their_identity_but_not_their_limits() {
     }
 }
 
+/// Rules: API-C163, API-C164, API-C165, API-C166
 #[test]
 fn room_is_reported_for_a_fixed_place_and_class() {
     let mut capacity = named(
@@ -234,24 +247,25 @@ fn room_is_reported_for_a_fixed_place_and_class() {
         json!({"storageClassName": "conf-sc", "capacity": "10Gi", "nodeTopology": {"matchLabels": {"a": "b"}}}),
     );
     capacity["metadata"]["namespace"] = json!("conf");
-    let (old, _) = create("CSIStorageCapacity", capacity).expect("C163");
+    let (old, _) = create("CSIStorageCapacity", capacity).expect("API-C163");
     let text = message(patch("CSIStorageCapacity", &old, json!({"storageClassName": "x", "nodeTopology": null})));
-    assert!(text.contains("storageClassName: Invalid value: \"x\": field is immutable"), "C164: {text}");
+    assert!(text.contains("storageClassName: Invalid value: \"x\": field is immutable"), "API-C164: {text}");
     assert!(text.contains("nodeTopology: Invalid value: null: field is immutable"), "{text}");
     let text = message(patch("CSIStorageCapacity", &old, json!({"capacity": "-1"})));
     assert!(text.contains("capacity: Invalid value: \"-1\": must be greater than or equal to 0"), "{text}");
     patch("CSIStorageCapacity", &old, json!({"capacity": "5Gi"})).expect("room changes");
     let names: Vec<&str> = rules("CSIStorageCapacity").columns().iter().map(|column| column.name).collect();
-    assert_eq!(names, ["Name", "Created At"], "C165");
-    assert_eq!(rules("CSIStorageCapacity").policy().delete_answer, DeleteAnswer::Status, "C166");
+    assert_eq!(names, ["Name", "Created At"], "API-C165");
+    assert_eq!(rules("CSIStorageCapacity").policy().delete_answer, DeleteAnswer::Status, "API-C166");
 }
 
+/// Rule: API-C168
 #[test]
 fn attributes_classes_never_change() {
     let class = named("conf-vac", json!({"driverName": "d.io", "parameters": {"a": "b"}}));
     let (old, _) = create("VolumeAttributesClass", class).expect("created");
     let text = message(patch("VolumeAttributesClass", &old, json!({"parameters": {"a": "c"}})));
-    assert!(text.contains("parameters: Forbidden: updates to parameters are forbidden."), "C168: {text}");
+    assert!(text.contains("parameters: Forbidden: updates to parameters are forbidden."), "API-C168: {text}");
     let empty = named("x", json!({"driverName": "d.io"}));
     let text = message(create("VolumeAttributesClass", empty));
     assert!(text.contains("parameters: Required value: must contain at least one key/value pair"), "{text}");

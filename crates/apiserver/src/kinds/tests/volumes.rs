@@ -1,4 +1,4 @@
-//! PersistentVolume: C111 to C125.
+//! PersistentVolume: API-C111 to API-C125.
 
 use super::*;
 use serde_json::{Value, json};
@@ -8,14 +8,16 @@ fn affinity(value: &str) -> Value {
     json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}})
 }
 
+/// Rule: API-C111
 #[test]
 fn a_new_volume_is_retained_and_pending_since_now() {
-    let (created, _) = create("PersistentVolume", volume(json!({}))).expect("C111");
+    let (created, _) = create("PersistentVolume", volume(json!({}))).expect("API-C111");
     assert_eq!(created["spec"]["persistentVolumeReclaimPolicy"], "Retain");
     assert_eq!(created["spec"]["volumeMode"], "Filesystem");
     assert_eq!(created["status"], json!({"phase": "Pending", "lastPhaseTransitionTime": "2026-01-01T00:00:00Z"}));
 }
 
+/// Rules: API-C112, API-C125
 #[test]
 fn a_row_lists_modes_in_a_fixed_order() {
     let spec = json!({
@@ -25,11 +27,12 @@ fn a_row_lists_modes_in_a_fixed_order() {
     let (mut created, _) = create("PersistentVolume", volume(spec)).expect("created");
     let expected =
         json!(["pv", "1Gi", "RWO,ROX,RWX", "Retain", "Pending", "conf/c1", "sc0", "<unset>", "", "Filesystem"]);
-    assert_eq!(json!(cells("PersistentVolume", &created)), expected, "C112");
+    assert_eq!(json!(cells("PersistentVolume", &created)), expected, "API-C112");
     created["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(cells("PersistentVolume", &created)[4], "Terminating", "C125");
+    assert_eq!(cells("PersistentVolume", &created)[4], "Terminating", "API-C125");
 }
 
+/// Rules: API-C113, API-C114, API-C115, API-C116
 #[test]
 fn bad_volumes_are_refused_in_the_references_words() {
     let secret = json!({"csi": {"nodePublishSecretRef": {"name": "a"}}});
@@ -89,16 +92,18 @@ fn bad_volumes_are_refused_in_the_references_words() {
     ];
     for (spec, expected) in cases {
         let text = message(create("PersistentVolume", volume(spec)));
-        assert!(text.contains(expected), "C113 to C116: {text}");
+        assert!(text.contains(expected), "API-C113 to API-C116: {text}");
     }
 }
 
+/// Rule: API-0.20
 #[test]
 fn the_secret_for_staging_is_never_looked_at() {
     let staged = volume(json!({"csi": {"nodeStageSecretRef": {"name": ""}, "driver": "D.IO"}}));
-    create("PersistentVolume", staged).expect("fact 20, and drivers may have capitals");
+    create("PersistentVolume", staged).expect("API-0.20, and drivers may have capitals");
 }
 
+/// Rules: API-C117, API-C118
 #[test]
 fn the_source_never_changes_but_for_a_first_expansion_secret() {
     let (old, _) = create("PersistentVolume", volume(json!({}))).expect("created");
@@ -107,24 +112,25 @@ fn the_source_never_changes_but_for_a_first_expansion_secret() {
         "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n@@ ";
     assert!(
         text.contains(expected) && text.contains("-  \"VolumeHandle\": \"h\",\n+  \"VolumeHandle\": \"h2\",\n"),
-        "C117: {text}"
+        "API-C117: {text}"
     );
     let secret = |name: &str| json!({"spec": {"csi": {"controllerExpandSecretRef": {"name": name, "namespace": "b"}}}});
-    let with_secret = patch("PersistentVolume", &old, secret("a")).expect("C118");
+    let with_secret = patch("PersistentVolume", &old, secret("a")).expect("API-C118");
     message(patch("PersistentVolume", &with_secret, secret("c")));
 }
 
+/// Rules: API-C119, API-C121, API-C122
 #[test]
 fn immutable_paths_are_printed_without_their_parent() {
     let (old, _) = create("PersistentVolume", volume(json!({}))).expect("created");
     let text = message(patch("PersistentVolume", &old, json!({"spec": {"volumeMode": "Block"}})));
-    assert!(text.contains("is invalid: volumeMode: Invalid value: \"Block\": field is immutable"), "C119: {text}");
-    let placed = patch("PersistentVolume", &old, json!({"spec": {"nodeAffinity": affinity("b")}})).expect("C121");
+    assert!(text.contains("is invalid: volumeMode: Invalid value: \"Block\": field is immutable"), "API-C119: {text}");
+    let placed = patch("PersistentVolume", &old, json!({"spec": {"nodeAffinity": affinity("b")}})).expect("API-C121");
     let text = message(patch("PersistentVolume", &placed, json!({"spec": {"nodeAffinity": affinity("c")}})));
     let expected = "nodeAffinity: Invalid value: {\"Required\":{\"NodeSelectorTerms\":[{\"MatchExpressions\":[{\"Key\":\"a\",\
                     \"Operator\":\"In\",\"Values\":[\"c\"]}],\"MatchFields\":null}]}}: field is immutable, except for \
                     updating from beta label to GA";
-    assert!(text.contains(expected), "C122: {text}");
+    assert!(text.contains(expected), "API-C122: {text}");
 }
 
 #[test]
@@ -140,6 +146,7 @@ fn beta_labels_may_get_their_lasting_names() {
     message(patch("PersistentVolume", &old, json!({"spec": zone("topology.kubernetes.io/region")})));
 }
 
+/// Rule: API-C120
 #[test]
 fn everything_about_use_may_change() {
     let spec = json!({"claimRef": {"name": "c", "namespace": "n"}});
@@ -148,9 +155,10 @@ fn everything_about_use_may_change() {
         "capacity": {"storage": "5Gi"}, "accessModes": ["ReadOnlyMany"], "storageClassName": "o",
         "persistentVolumeReclaimPolicy": "Delete", "mountOptions": ["ro"], "claimRef": null,
     }});
-    patch("PersistentVolume", &old, change).expect("C120");
+    patch("PersistentVolume", &old, change).expect("API-C120");
 }
 
+/// Rule: API-C123
 #[test]
 fn a_phase_change_notes_its_time_unless_the_client_does() {
     let (mut old, _) = create("PersistentVolume", volume(json!({}))).expect("created");
@@ -162,7 +170,7 @@ fn a_phase_change_notes_its_time_unless_the_client_does() {
         (json!({"reason": "r", "lastPhaseTransitionTime": null}), before),
     ];
     for (status, expected) in cases {
-        let new = update("PersistentVolume", &old, json!({"status": status}), Endpoint::Status).expect("C123");
+        let new = update("PersistentVolume", &old, json!({"status": status}), Endpoint::Status).expect("API-C123");
         assert_eq!(new["status"]["lastPhaseTransitionTime"], expected);
     }
 }

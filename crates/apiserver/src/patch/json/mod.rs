@@ -1,4 +1,4 @@
-//! JSON patch (RFC 6902) with the habits of the reference server (fact 13): `replace` of a missing map key adds it, a
+//! JSON patch (RFC 6902) with the habits of the reference server (API-0.13): `replace` of a missing map key adds it, a
 //! negative index counts from the end, `test` of a missing key against null holds.
 //!
 //! Invariant: a patch cannot make the document much larger than the patch itself, nor deeper than what can be read back.
@@ -29,7 +29,7 @@ pub enum JsonPatchError {
     /// 413.
     #[error("The allowed maximum operations in a JSON patch is 10000, got {0}")]
     TooManyOperations(usize),
-    /// 422, with the generic text of fact 13.
+    /// 422, with the generic text of API-0.13.
     #[error("{0}")]
     NotApplicable(Inapplicable),
 }

@@ -15,6 +15,7 @@ fn why(document: Value, patch: Value) -> Inapplicable {
     }
 }
 
+/// Rule: API-4.5
 #[test]
 fn every_operation_does_what_the_rfc_says() {
     let document = json!({"a": {"b": [1, 2]}, "c": "x"});
@@ -27,31 +28,34 @@ fn every_operation_does_what_the_rfc_says() {
         {"op": "copy", "from": "/c", "path": "/d"},
         {"op": "move", "from": "/a/b", "path": "/e"},
     ]);
-    assert_eq!(patched(document, patch), Ok(json!({"a": {}, "c": "y", "d": "y", "e": [9, 2, 3]})), "4.5");
+    assert_eq!(patched(document, patch), Ok(json!({"a": {}, "c": "y", "d": "y", "e": [9, 2, 3]})), "API-4.5");
 }
 
+/// Rule: API-C060
 #[test]
 fn a_failed_test_is_not_applicable() {
     let patch = json!([{"op": "test", "path": "/metadata/name", "value": "q"}]);
     let document = json!({"metadata": {"name": "c1"}});
-    assert_eq!(why(document, patch), Inapplicable::TestFailed("/metadata/name".to_owned()), "C060");
+    assert_eq!(why(document, patch), Inapplicable::TestFailed("/metadata/name".to_owned()), "API-C060");
 }
 
+/// Rules: API-C061, API-0.13
 #[test]
 fn remove_of_a_missing_key_is_not_applicable_but_replace_adds_it() {
     let document = json!({"labels": {"a": "1"}});
     let remove = json!([{"op": "remove", "path": "/labels/none"}]);
-    assert!(matches!(why(document.clone(), remove), Inapplicable::MissingPath { operation: "remove", .. }), "C061");
+    assert!(matches!(why(document.clone(), remove), Inapplicable::MissingPath { operation: "remove", .. }), "API-C061");
     let replace = json!([{"op": "replace", "path": "/labels/none", "value": "2"}]);
-    assert_eq!(patched(document, replace), Ok(json!({"labels": {"a": "1", "none": "2"}})), "fact 13");
+    assert_eq!(patched(document, replace), Ok(json!({"labels": {"a": "1", "none": "2"}})), "API-0.13");
 }
 
+/// Rule: API-0.13
 #[test]
 fn append_to_a_missing_list_is_not_applicable() {
     let patch = json!([{"op": "add", "path": "/metadata/finalizers/-", "value": "x/y"}]);
     assert!(
         matches!(why(json!({"metadata": {}}), patch), Inapplicable::MissingPath { operation: "add", .. }),
-        "fact 13"
+        "API-0.13"
     );
 }
 
@@ -69,10 +73,11 @@ fn a_missing_key_tests_equal_to_null_and_escapes_are_understood() {
     assert_eq!(patched(json!({}), patch), Ok(json!({"a/b~c": 1})));
 }
 
+/// Rule: API-4.5
 #[test]
 fn what_is_not_a_list_of_maps_is_undecodable() {
     for patch in [json!({}), json!("x"), json!([1]), json!([["op"]])] {
-        assert!(matches!(patched(json!({}), patch), Err(JsonPatchError::Undecodable(_))), "4.5: 400");
+        assert!(matches!(patched(json!({}), patch), Err(JsonPatchError::Undecodable(_))), "API-4.5: 400");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lists of a strategic merge patch: which items are merged, and in what order they come out.
 //!
-//! The order rule (4.5): items of the patch keep the patch's order, items that only the live list has keep theirs, and
-//! the two are woven together by the live order where it is known; a new item comes before live items it is not
+//! The order rule (API-4.5): items of the patch keep the patch's order, items that only the live list has keep theirs,
+//! and the two are woven together by the live order where it is known; a new item comes before live items it is not
 //! ordered with.
 
 use std::collections::{BTreeMap, BTreeSet};

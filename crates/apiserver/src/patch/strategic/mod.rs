@@ -1,5 +1,5 @@
-//! Strategic merge patch (4.5): maps merge, lists are replaced or merged as their type says, and directives in the patch
-//! say the rest. Only built-in types have it.
+//! Strategic merge patch (API-4.5): maps merge, lists are replaced or merged as their type says, and directives in the
+//! patch say the rest. Only built-in types have it.
 //!
 //! The order in which things happen is part of the contract: `$retainKeys`, then `$setElementOrder`, then the fields by
 //! name, of which `$deleteFromPrimitiveList` sorts first.

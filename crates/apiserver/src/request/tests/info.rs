@@ -1,4 +1,4 @@
-//! Which verb on which resource a request line is (sections 1.1, 8).
+//! Which verb on which resource a request line is (API-1.1, API-8).
 
 use super::super::{
     Discovery, Endpoint, Health, MAX_HEADER_BYTES, MAX_HEADERS, MAX_PATH_BYTES, MAX_QUERY_BYTES, Method, RequestInfo,
@@ -74,9 +74,10 @@ fn a_namespace_is_also_the_namespace_of_requests_about_itself() {
     }
 }
 
+/// Rule: API-1.1
 #[test]
 fn the_deprecated_watch_paths_still_mean_a_watch() {
-    // Section 1.1: nobody uses them and they work.
+    // Deprecated, and still served.
     let table = [
         ("GET /api/v1/watch/pods", "watch /v1 -|pods|-|-"),
         ("GET /api/v1/watch/namespaces/conf/pods/p", "watch /v1 conf|pods|p|-"),
@@ -90,9 +91,10 @@ fn the_deprecated_watch_paths_still_mean_a_watch() {
     assert_eq!(parse("GET /api/v1/watch").target, Target::Endpoint(Endpoint::Unknown));
 }
 
+/// Rule: API-3.6
 #[test]
 fn a_selector_on_the_name_pins_lists_and_watches_to_it() {
-    // Section 3.6: such a list is authorized by resourceNames.
+    // Such a list is authorized by resourceNames.
     let table = [
         ("GET /api/v1/pods?fieldSelector=metadata.name%3Dp", "list /v1 -|pods|-|- pinned p"),
         ("GET /api/v1/pods?watch=1&fieldSelector=a%3Db,metadata.name%3Dp", "watch /v1 -|pods|-|- pinned p"),

@@ -1,4 +1,4 @@
-//! Content types (section 1.7).
+//! Content types (API-1.7).
 
 use super::super::{
     BodyType, DiscoveryForm, Encoding, MetaVersion, Offer, PatchType, ResourceFlavor, Transform, body_type, negotiate,
@@ -13,6 +13,7 @@ const CUSTOM: Offer = Offer::One(ResourceFlavor::Custom);
 const KUBECTL: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,\
                        application/json";
 
+/// Rules: API-C043, API-C044
 #[test]
 fn the_answer_has_a_form_that_the_client_reads() {
     let (json, yaml, protobuf) = (Encoding::Json, Encoding::Yaml, Encoding::Protobuf);
@@ -23,7 +24,7 @@ fn the_answer_has_a_form_that_the_client_reads() {
         ("application/json", LIST, json, None),
         ("application/yaml", ONE, yaml, None),
         ("application/json;q=0.5, application/yaml", ONE, yaml, None),
-        // C043: protobuf is answered when nothing else will do. C044: JSON is preferred where both are read.
+        // API-C043: protobuf is answered when nothing else will do. API-C044: JSON is preferred where both are read.
         ("application/vnd.kubernetes.protobuf", ONE, protobuf, None),
         ("application/vnd.kubernetes.protobuf, */*", ONE, json, None),
         ("application/vnd.kubernetes.protobuf,application/json", LIST, json, None),
@@ -58,13 +59,14 @@ fn the_answer_has_a_form_that_the_client_reads() {
     }
 }
 
+/// Rules: API-C042, API-C223, API-C104
 #[test]
 fn what_cannot_be_answered_is_not_acceptable() {
     let all = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
     let streams = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
     let only = format!("406 NotAcceptable: only the following media types are accepted: {all}");
     let cases = [
-        // C042
+        // API-C042
         ("application/xml", ONE, format!("406 NotAcceptable: 406: Not Acceptable\n\nAvailable representations: {all}")),
         (
             "text/html",
@@ -72,7 +74,7 @@ fn what_cannot_be_answered_is_not_acceptable() {
             format!("406 NotAcceptable: 406: Not Acceptable\n\nAvailable representations: {all}, {streams}"),
         ),
         ("application/xml", CUSTOM, only.clone()),
-        // C223
+        // API-C223
         ("application/vnd.kubernetes.protobuf", CUSTOM, only.clone()),
         ("application/json;as=Foo;v=v1;g=meta.k8s.io", ONE, only.clone()),
         ("application/json;as=Table;v=v2;g=meta.k8s.io", ONE, only),
@@ -81,7 +83,7 @@ fn what_cannot_be_answered_is_not_acceptable() {
             WATCH,
             format!("406 NotAcceptable: only the following media types are accepted: {streams}"),
         ),
-        // C104
+        // API-C104
         (
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
             LIST,
@@ -112,6 +114,7 @@ fn discovery_is_aggregated_only_in_version_two() {
     }
 }
 
+/// Rules: API-C041, API-C064, API-C219
 #[test]
 fn bodies_and_patches_come_in_known_types() {
     let (built_in, custom) = (ResourceFlavor::BuiltIn, ResourceFlavor::Custom);
@@ -123,7 +126,6 @@ fn bodies_and_patches_come_in_known_types() {
     let unknown = "415 UnsupportedMediaType: the body of the request was in an unknown format - accepted media types \
                    include:";
     let all = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-    // C041, C064, C219
     assert_eq!(shown(body_type("application/x-www-form-urlencoded", built_in)), format!("{unknown} {all}"));
     assert_eq!(
         shown(patch_type("application/json", built_in)),
@@ -138,9 +140,9 @@ fn bodies_and_patches_come_in_known_types() {
     assert_eq!(patch_type("application/apply-patch+cbor", built_in).unwrap_err().code(), 415);
 }
 
+/// Rules: API-1.1, API-0.14
 #[test]
 fn people_get_indented_answers() {
-    // Section 1.1 and fact 14.
     let cases = [
         ("", "kubectl/v1.36", false),
         ("", "curl/8.0", true),

@@ -1,5 +1,4 @@
-//! Tables of requests and the answers that kube-apiserver gives to them. Section numbers and C-numbers are those of
-//! spec/apiserver.md.
+//! Tables of requests and the answers that kube-apiserver gives to them.
 
 mod fuzz;
 mod info;

@@ -1,4 +1,4 @@
-//! Options of reads and writes, and their complaints (sections 2.1, 3.1 to 3.3, 4.1, 4.3, 4.4).
+//! Options of reads and writes, and their complaints (API-2.1, API-3.1 to API-3.3, API-4.1, API-4.3, API-4.4).
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ fn watch(text: &str) -> Result<WatchOptions, super::Refusal> {
     WatchOptions::parse(&query(text), &pvc(), None)
 }
 
+/// Rule: API-3.1
 #[test]
 fn a_version_a_match_and_a_limit_make_one_kind_of_read() {
-    // The table of section 3.1.
     let at = ListRead::At;
     let table = [
         ("", at(Freshness::Newest), None),
@@ -46,6 +46,7 @@ fn a_version_a_match_and_a_limit_make_one_kind_of_read() {
     }
 }
 
+/// Rules: API-C089, API-C100, API-C093, API-C094
 #[test]
 fn lists_are_refused_in_the_words_of_the_reference() {
     let of_match = "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch:";
@@ -56,9 +57,9 @@ fn lists_are_refused_in_the_words_of_the_reference() {
     let table = [
         ("resourceVersionMatch=Exact", format!("{of_match} {without_version}")),
         ("resourceVersion=1&resourceVersionMatch=Foo", format!("{of_match} {unsupported}")),
-        // C089
+        // API-C089
         ("resourceVersion=0&resourceVersionMatch=Exact", format!("{of_match} {zero}")),
-        // C100
+        // API-C100
         (
             "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=1",
             "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is \
@@ -81,14 +82,14 @@ fn lists_are_refused_in_the_words_of_the_reference() {
                 syntax("ParseUint", "abc")
             ),
         ),
-        // C093
+        // API-C093
         (
             "fieldSelector=spec.volumeName%3Dx",
             "400 BadRequest: \"spec.volumeName\" is not a known field selector: only \"metadata.name\", \
              \"metadata.namespace\""
                 .into(),
         ),
-        // C094
+        // API-C094
         (
             "labelSelector=a%20in%20(b",
             "400 BadRequest: unable to parse requirement: found '', expected: ',' or ')'".into(),
@@ -100,9 +101,10 @@ fn lists_are_refused_in_the_words_of_the_reference() {
     }
 }
 
+/// Rules: API-3.1, API-C088
 #[test]
 fn a_page_continues_in_the_state_of_the_first() {
-    // The token of section 3.1, byte for byte.
+    // The token byte for byte.
     let text = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MjIwLCJzdGFydCI6Ii9jMVx1MDAwMCJ9";
     let token = ContinueToken::after(ContinueAt::Revision(220), "c1");
     assert_eq!(token.encode(), text);
@@ -111,7 +113,6 @@ fn a_page_continues_in_the_state_of_the_first() {
     let newest = ContinueToken { at: ContinueAt::Newest, ..token };
     assert_eq!(newest.encode(), "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYzFcdTAwMDAifQ");
     assert_eq!(ContinueToken::decode(&newest.encode()), Ok(newest));
-    // C088
     let both = shown(list(&format!("resourceVersion=5&continue={text}")));
     assert_eq!(both, "400 BadRequest: specifying resource version is not allowed when using continue");
 }
@@ -138,9 +139,10 @@ fn a_token_that_was_not_given_out_is_refused() {
     }
 }
 
+/// Rules: API-3.2, API-3.3, API-0.3, API-C096, API-C097
 #[test]
 fn a_watch_starts_where_its_version_says() {
-    // Sections 3.2 and 3.3, fact 3: without a version it starts with the state, also if nobody asked for that.
+    // Without a version it starts with the state, also if nobody asked for that.
     let table = [
         ("", WatchStart::State(Freshness::Newest)),
         ("resourceVersion=0", WatchStart::State(Freshness::Any)),
@@ -156,7 +158,7 @@ fn a_watch_starts_where_its_version_says() {
     for (text, start) in table {
         assert_eq!(watch(text).unwrap().start, start, "{text}");
     }
-    // C096, C097: the bookmark that ends the state is for those who take bookmarks.
+    // The bookmark that ends the state is for those who take bookmarks.
     assert!(watch("resourceVersion=0&allowWatchBookmarks=true").unwrap().wants_initial_bookmark());
     assert!(!watch("resourceVersion=0").unwrap().wants_initial_bookmark());
     assert!(!watch("resourceVersion=7&allowWatchBookmarks=true").unwrap().wants_initial_bookmark());
@@ -164,10 +166,10 @@ fn a_watch_starts_where_its_version_says() {
     assert_eq!(watch("timeoutSeconds=0").unwrap().timeout, None);
 }
 
+/// Rules: API-C098, API-C099
 #[test]
 fn watches_are_refused_in_the_words_of_the_reference() {
     let invalid = "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden:";
-    // C098, C099
     assert_eq!(
         shown(watch("sendInitialEvents=true")),
         format!("{invalid} sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
@@ -212,6 +214,7 @@ fn tables_include_what_is_asked() {
     );
 }
 
+/// Rules: API-C040, API-C069
 #[test]
 fn writers_say_who_they_are_and_how_strict_to_be() {
     let options = WriteOptions::parse_create(&query("dryRun=All&fieldManager=m&fieldValidation=Strict")).unwrap();
@@ -220,7 +223,7 @@ fn writers_say_who_they_are_and_how_strict_to_be() {
     assert_eq!(options.field_validation, FieldValidation::Strict);
     let table = [
         (
-            // C040
+            // API-C040
             shown(WriteOptions::parse_create(&query("fieldValidation=Foo"))),
             "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"Foo\": \
              supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
@@ -231,7 +234,7 @@ fn writers_say_who_they_are_and_how_strict_to_be() {
              values: \"All\"",
         ),
         (
-            // C069
+            // API-C069
             shown(PatchOptions::parse(&query(""), PatchType::Apply)),
             "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for \
              apply patch",
@@ -255,18 +258,18 @@ fn writers_say_who_they_are_and_how_strict_to_be() {
     assert!(PatchOptions::parse(&query("fieldManager=m&force"), PatchType::Apply).unwrap().force);
 }
 
+/// Rule: API-4.6
 #[test]
 fn a_writer_without_a_name_is_known_by_its_program() {
-    // Section 4.6.
     assert_eq!(field_manager(Some("m"), "kubectl/v1"), "m");
     assert_eq!(field_manager(None, "kubectl/v1.36 (linux)"), "kubectl");
     assert_eq!(field_manager(None, ""), "unknown");
     assert_eq!(field_manager(None, &"a".repeat(200)).len(), 128);
 }
 
+/// Rules: API-C177, API-C178, API-C208
 #[test]
 fn delete_options_come_from_the_query_or_the_body() {
-    // C177, C178, C208
     let from_query = DeleteOptions::from_query(&query("propagationPolicy=Foreground&gracePeriodSeconds=0")).unwrap();
     assert_eq!(from_query.propagation, Some(Propagation::Foreground));
     assert_eq!(from_query.grace_period_seconds, Some(0));

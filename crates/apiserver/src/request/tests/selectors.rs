@@ -1,4 +1,4 @@
-//! Label and field selectors (section 3.6).
+//! Label and field selectors (API-3.6).
 
 use serde_json::{Value, json};
 
@@ -107,9 +107,10 @@ fn field_selectors_match_as_their_grammar_says() {
     assert!(schedulable.matches_object(&node, &json!({"spec": {}})), "an absent flag is false");
 }
 
+/// Rules: API-C191, API-K41
 #[test]
 fn events_are_found_by_what_they_are_about() {
-    // C191, and K41: an event without an apiVersion does not match one.
+    // API-C191, and API-K41: an event without an apiVersion does not match one.
     let core = FieldLabels::of("", "events");
     let event = json!({"involvedObject": {"kind": "PersistentVolumeClaim", "name": "c1"}, "reportingComponent": "r"});
     let matches = |labels: &FieldLabels, text: &str, object: &Value| {

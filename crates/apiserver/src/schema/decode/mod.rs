@@ -2,8 +2,8 @@
 //!
 //! Decoding is driven by the tables: unknown fields are dropped and reported, duplicate keys are reported and the last
 //! one wins, names are case-sensitive, wrong types are errors, quantities and moments are rewritten canonically, `null`
-//! means absent. Whether problems are ignored, warned about or refused is the caller's choice (`fieldValidation`, spec
-//! section 4.4). Nothing here panics, whatever the bytes.
+//! means absent. Whether problems are ignored, warned about or refused is the caller's choice (`fieldValidation`,
+//! API-4.4). Nothing here panics, whatever the bytes.
 
 mod base64;
 mod free;

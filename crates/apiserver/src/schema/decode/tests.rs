@@ -23,7 +23,7 @@ fn refusal(body: &[u8]) -> String {
     decode_request(&claim(), Format::Json, body).unwrap_err().to_string()
 }
 
-/// Section 4.4.
+/// Rule: API-4.4
 #[test]
 fn unknown_and_duplicate_fields_are_reported_with_their_paths_in_document_order() {
     let pvc = &persistent::PERSISTENT_VOLUME_CLAIM;
@@ -63,7 +63,7 @@ fn of_a_field_given_twice_the_last_value_wins_and_structs_are_merged() {
     assert_eq!(decoded["spec"], json!({"volumeName": "b", "storageClassName": "c", "resources": {}}));
 }
 
-/// Sections 4.4 and 5.
+/// Rules: API-4.4, API-5
 #[test]
 fn strict_requests_are_refused_in_the_words_of_the_reference() {
     let body = br#"{"kind":"PersistentVolumeClaim","spec":{"foo":1,"volumeName":"a","volumeName":"b"}}"#;
@@ -76,7 +76,8 @@ fn strict_requests_are_refused_in_the_words_of_the_reference() {
     assert_eq!(strict_message(&[Problem::Unknown("a".to_owned())]), r#"strict decoding error: unknown field "a""#);
 }
 
-/// Section 5, malformed.
+/// Malformed bodies.
+/// Rule: API-5
 #[test]
 fn malformed_bodies_are_refused_in_the_words_of_the_reference() {
     let prefix = "the object provided is unrecognized (must be of type PersistentVolumeClaim): couldn't get version/kind; json parse error: ";
@@ -138,7 +139,8 @@ fn delete_options_come_under_several_group_versions() {
     assert!(decode_request(&expected, Format::Json, br#"{"apiVersion":"apps/v1"}"#).is_err());
 }
 
-/// Section 2, JSON shape.
+/// The shape of the printed JSON.
+/// Rule: API-2
 #[test]
 fn zero_structs_are_printed_and_empty_collections_are_not() {
     let cases: [(&'static Struct, &str, Value); 8] = [
@@ -178,7 +180,8 @@ fn zero_structs_are_printed_and_empty_collections_are_not() {
     }
 }
 
-/// Section 2, quantities in resource lists.
+/// Quantities in resource lists.
+/// Rule: API-2
 #[test]
 fn quantities_are_rewritten_and_lists_are_rounded_to_milli() {
     let body =

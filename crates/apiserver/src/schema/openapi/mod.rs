@@ -1,7 +1,7 @@
 //! OpenAPI v3: one document per group-version, made from the tables.
 //!
-//! kubectl needs three things of a document (spec section 1.3): PATCH operations that carry the kind, a
-//! `fieldValidation` parameter on them, and schemas with descriptions and merge keys. Documents of built-in kinds are
+//! kubectl needs three things of a document (API-1.3): PATCH operations that carry the kind, a `fieldValidation`
+//! parameter on them, and schemas with descriptions and merge keys. Documents of built-in kinds are
 //! made once and kept as bytes; those of custom resources are made by the same functions whenever a definition changes.
 
 mod components;

@@ -12,7 +12,8 @@ fn patches(document: &Value) -> Vec<&Value> {
     document["paths"].as_object().unwrap().values().filter_map(|path| path.get("patch")).collect()
 }
 
-/// Section 1.3 (a), (b) and (c): what kubectl looks for before it applies anything.
+/// kubectl looks for these three before it applies anything.
+/// Rule: API-1.3
 #[test]
 fn kubectl_finds_a_patch_operation_with_kind_validation_and_strategic_merge_for_every_kind() {
     for kind in kinds::ALL.iter().filter(|kind| kind.allows(Verb::Patch)) {
@@ -74,7 +75,7 @@ fn every_reference_leads_to_a_schema_and_every_schema_has_a_description() {
     }
 }
 
-/// Section 4.5.
+/// Rule: API-4.5
 #[test]
 fn merge_keys_and_list_types_are_in_the_schemas() {
     let core = document("api/v1");

@@ -72,7 +72,8 @@ fn written_messages_read_back_as_the_same_object() {
     }
 }
 
-/// Section 5.3 of the dependency notes: absent and empty class names mean different things.
+/// Absent and empty class names mean different things.
+/// Rule: API-6.4
 #[test]
 fn an_empty_class_name_survives_and_an_empty_volume_name_does_not() {
     let spec = [0x1a, 0, 0x2a, 0];

@@ -75,7 +75,7 @@ fn list(schema: &'static Struct, field: &str) -> (ListPatch, ListKind) {
     }
 }
 
-/// The table of section 4.5.
+/// Rule: API-4.5
 #[test]
 fn lists_merge_as_the_catalogue_says() {
     use ListKind::{Atomic, Map, Set};

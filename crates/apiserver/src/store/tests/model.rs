@@ -1,4 +1,4 @@
-//! The store against a list of everything that ever happened (spec/apiserver.md, section 9, points 1 to 8).
+//! The store against a list of everything that ever happened (API-9, points 1 to 8).
 
 use std::collections::BTreeMap;
 

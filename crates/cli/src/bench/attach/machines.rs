@@ -1,6 +1,6 @@
 //! Nodes that exist only as objects, and what an agent on each would write.
 //!
-//! The agents keep their side of the handshake (spec controllers 6.7): a volume is in `volumesInUse` from when its pod is
+//! The agents keep their side of the handshake (ATTACH-6.7): a volume is in `volumesInUse` from when its pod is
 //! seen until the pod is gone, and nothing counts as attached before `volumesAttached` says so. Like a kubelet, an agent
 //! writes its whole list, and not more often than it can.
 

@@ -1,7 +1,7 @@
 //! Streams of ranges, printed as they arrive.
 //!
 //! Invariant: output that is complete says so. Text ends with a count, JSON with the closing bracket; a stream that
-//! breaks leaves both out, and the error says at which offset to continue (B.10: only a clean end is complete).
+//! breaks leaves both out, and the error says at which offset to continue (WIRE-B.10: only a clean end is complete).
 
 use std::io;
 

@@ -70,7 +70,8 @@ fn offers(plugin: &GetPluginCapabilitiesResponse, wanted: service::Type) -> bool
 fn part<T>(result: Result<T, Failure>) -> Result<Part<T>, Failure> {
     match result {
         Ok(answer) => Ok(Part::Answer(answer)),
-        // One version of a driver lists the same services everywhere, but a socket may serve only some of them (fact 27).
+        // One version of a driver lists the same services everywhere, but a socket may serve only some of them
+        // (LOCAL-0.27).
         Err(Failure::Refused(refusal)) if refusal.code() == Code::Unimplemented => Ok(Part::NotServed),
         Err(Failure::Refused(refusal)) => Ok(Part::Failed(refusal)),
         Err(other) => Err(other),

@@ -53,7 +53,7 @@ impl Render for NodeGetInfoResponse {
     }
 
     fn text(&self) -> String {
-        // B.4: zero leaves the limit to the caller.
+        // WIRE-B.4: zero leaves the limit to the caller.
         let limit = match self.max_volumes_per_node {
             0 => "no limit stated".to_owned(),
             limit => limit.to_string(),

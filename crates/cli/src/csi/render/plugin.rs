@@ -125,7 +125,7 @@ impl Render for Overview {
     }
 }
 
-/// B.3: a driver that does not say is ready.
+/// WIRE-B.3: a driver that does not say is ready.
 fn readiness(probe: &ProbeResponse) -> &'static str {
     match probe.ready {
         Some(true) => "yes",

@@ -151,9 +151,10 @@ fn a_capability_of_a_newer_driver_shows_as_its_number() {
     assert_eq!(answer.json(), json!({ "capabilities": [{ "service": { "type": 99 } }] }));
 }
 
+/// Rule: WIRE-B.4
 #[test]
 fn a_driver_cannot_steer_the_terminal() {
-    // B.4: names may hold tabs and line breaks.
+    // WIRE-B.4: names may hold tabs and line breaks.
     let answer =
         CreateVolumeResponse { volume: Some(Volume { volume_id: "a\n\u{1b}[2Jb".to_owned(), ..Volume::default() }) };
     assert_eq!(answer.text(), "Volume    a\\n\\u{1b}[2Jb\nCapacity  unknown\n");

@@ -1,4 +1,4 @@
-//! Plugins of the binder itself: volumes that need no driver (spec controllers 1, 4.9 P3, 4.10).
+//! Plugins of the binder itself: volumes that need no driver (CTRL-1, BIND-P3, BIND-4.10).
 //!
 //! | Plugin | provisions | deletes | recycles |
 //! |---|---|---|---|

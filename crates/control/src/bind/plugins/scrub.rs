@@ -1,4 +1,4 @@
-//! Emptying a volume with a pod: made, watched to its end, and always taken away (spec controllers 4.10).
+//! Emptying a volume with a pod: made, watched to its end, and always taken away (BIND-4.10).
 //!
 //! A crash leaves the pod behind. Whoever finds it cannot know which attempt it belongs to: it is taken away, and the next
 //! attempt begins anew.

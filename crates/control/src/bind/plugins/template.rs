@@ -1,4 +1,4 @@
-//! The pod that empties a volume (spec controllers 4.10).
+//! The pod that empties a volume (BIND-4.10).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const MOUNT: &str = "/scrub";
 /// Small, everywhere, and with all that the script needs.
 const IMAGE: &str = "busybox:1.37";
 
-/// What pods that empty volumes are made from. Each pod is made from a copy: two volumes never share one (weakness 8).
+/// What pods that empty volumes are made from. Each pod is made from a copy: two volumes never share one (CTRL-14.8).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template(Value);
 
@@ -95,8 +95,9 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "4Gi"}}})).unwrap()
     }
 
+    /// Rule: BIND-4.10
     #[test]
-    fn a_pod_has_the_volumes_name_its_deadline_and_its_source_4_10() {
+    fn a_pod_has_the_volumes_name_its_deadline_and_its_source() {
         let nfs = json!({"nfs": {"server": "s", "path": "/p"}});
         let pod = Template::default().pod(&volume(), &nfs, Duration::from_secs(300));
         assert_eq!(pod["metadata"]["name"], "recycler-for-v");

@@ -1,4 +1,4 @@
-//! Several instances, one per node, and a claim that nobody was selected for: who has room takes it (spec sidecars 2.13).
+//! Several instances, one per node, and a claim that nobody was selected for: who has room takes it (PROVISION-2.13).
 //!
 //! Upstream sleeps inside a worker. Here the wait is an entry in a queue: it costs nothing, and by the time it is over
 //! the cache says whether somebody else was faster.
@@ -109,7 +109,7 @@ impl Contest {
         let facts = inner.driver.facts()?;
         let wish =
             Wish { claim: claim.clone(), class: class.clone(), node: None, volume_name: claim.uid().to_string() };
-        // Nothing is guarded for a claim that another node may win (P14).
+        // Nothing is guarded for a claim that another node may win (SIDECAR-P14).
         let plan = inner.outline(&wish, &facts, &[]).ok()?.plan(Findings::default());
         let place = inner.places.own(&inner.driver, inner.options.timeout).await.ok()?;
         let request = v1::GetCapacityRequest {

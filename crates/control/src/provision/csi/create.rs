@@ -1,4 +1,4 @@
-//! CreateVolume, and what is done with its answer (spec sidecars 2.7, 2.8, 2.10).
+//! CreateVolume, and what is done with its answer (PROVISION-2.7, PROVISION-2.8, PROVISION-2.10).
 
 use csi::v1;
 use lifecycle::attach::unique_name;
@@ -73,7 +73,7 @@ impl Inner {
     }
 }
 
-/// A volume for a class of a plugin that the driver took over is stored in the plugin's words (sidecars 1.10).
+/// A volume for a class of a plugin that the driver took over is stored in the plugin's words (SIDECAR-1.10).
 fn in_its_words(plan: &Plan, volume: Value) -> Result<Value, String> {
     match plan.provisioner == plan.driver {
         true => Ok(volume),

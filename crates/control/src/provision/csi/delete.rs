@@ -1,4 +1,4 @@
-//! DeleteVolume, and what has to be so before it (spec sidecars 2.11 step 4).
+//! DeleteVolume, and what has to be so before it (PROVISION-2.11.4).
 
 use std::sync::Arc;
 

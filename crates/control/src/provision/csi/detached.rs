@@ -1,4 +1,4 @@
-//! Whether anything is attached of a volume that is to be deleted (spec sidecars 2.11 step 4).
+//! Whether anything is attached of a volume that is to be deleted (PROVISION-2.11.4).
 //!
 //! An attachment may name a PersistentVolume that is gone, or another one of the same volume: it is found by driver and
 //! handle. The server itself is asked, since a cache that lags shows a volume as free; many deletions share one answer.

@@ -1,8 +1,8 @@
-//! Sources of content must not go away while something is made from them (spec sidecars 2.8).
+//! Sources of content must not go away while something is made from them (PROVISION-2.8).
 //!
-//! A finalizer on the source says that somebody uses it. Upstream takes it off with the first restore that ends (P12);
-//! here it stays until nobody needs the source: no plan of this process is open for it ([`Holds`]), and no claim that
-//! names it waits for its volume, wherever it is and whichever field it uses (P11).
+//! A finalizer on the source says that somebody uses it. Upstream takes it off with the first restore that ends
+//! (SIDECAR-P12); here it stays until nobody needs the source: no plan of this process is open for it ([`Holds`]), and
+//! no claim that names it waits for its volume, wherever it is and whichever field it uses (SIDECAR-P11).
 //!
 //! # Invariants
 //! 1. The finalizer is there before a plan that uses the source is given out.

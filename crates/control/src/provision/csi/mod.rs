@@ -1,4 +1,4 @@
-//! A CSI driver on a socket as a [`Provisioner`] (spec sidecars 2.6 to 2.11, 2.13).
+//! A CSI driver on a socket as a [`Provisioner`] (PROVISION-2.6 to PROVISION-2.11, PROVISION-2.13).
 //!
 //! What is decided is in `lifecycle::provision::csi`; here objects are read, sources guarded, the driver called.
 //!

@@ -1,4 +1,4 @@
-//! What is known about nodes: from the caches, or in node mode from the driver itself (spec sidecars 2.9, 2.13).
+//! What is known about nodes: from the caches, or in node mode from the driver itself (PROVISION-2.9, PROVISION-2.13).
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;

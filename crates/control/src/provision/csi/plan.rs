@@ -1,4 +1,4 @@
-//! From a wish to a plan: what has to be asked for is asked for, and the source is guarded (spec sidecars 2.6).
+//! From a wish to a plan: what has to be asked for is asked for, and the source is guarded (PROVISION-2.6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Inner {
         Ok(plan)
     }
 
-    /// In node mode a claim is ours if our node was selected; for one that nobody has, we may compete (2.13).
+    /// In node mode a claim is ours if our node was selected; for one that nobody has, we may compete (PROVISION-2.13).
     fn our_turn(&self, wish: &Wish) -> Result<Option<Box<str>>, Unplanned> {
         let Some(contest) = &self.contest else {
             return Ok(wish.node.clone());

@@ -1,4 +1,4 @@
-//! Reading a secret for one call (spec sidecars 1.9).
+//! Reading a secret for one call (SIDECAR-1.9).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! An open intent on its way to its end: spec sidecars 2.5 and 2.10, and the leaks P1 to P9 that it closes.
+//! An open intent on its way to its end: PROVISION-2.5 and PROVISION-2.10, and the leaks SIDECAR-P1 to SIDECAR-P9 that
+//! it closes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +118,7 @@ impl<P: Provisioner> Engine<P> {
         Verdict::Failed(message)
     }
 
-    /// One POST. What was made is never deleted because it could not be stored (2.10, checklist 4).
+    /// One POST. What was made is never deleted because it could not be stored (PROVISION-2.10, SIDECAR-14.5.4).
     async fn store(&self, uid: &Uid, begun: &Begun<P::Plan>, claim: Option<&Claim>, made: &Made) -> Step {
         self.memory.storing(uid);
         match self.context.create::<Volume>(None, &made.body).await {

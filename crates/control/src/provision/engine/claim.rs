@@ -1,4 +1,4 @@
-//! A claim that may want a volume: spec sidecars 2.4 and the outcomes of planning in 2.6.
+//! A claim that may want a volume: PROVISION-2.4 and the outcomes of planning in PROVISION-2.6.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -215,7 +215,7 @@ impl<P: Provisioner> Engine<P> {
         }
     }
 
-    /// An attempt failed, and surely nothing was made: tells it, and says when the next one is (2.5).
+    /// An attempt failed, and surely nothing was made: tells it, and says when the next one is (PROVISION-2.5).
     pub(super) async fn refused(&self, refusal: Refusal<'_>) -> Verdict {
         let Refusal { uid, claim, class, source, node, message, retry } = refusal;
         let labels = metrics::Provision { class: class.to_owned(), source };
@@ -238,7 +238,8 @@ impl<P: Provisioner> Engine<P> {
         }
     }
 
-    /// 2.5: takes the node off the claim, if it is still the one that had no room, so that another one is chosen.
+    /// PROVISION-2.5: takes the node off the claim, if it is still the one that had no room, so that another one is
+    /// chosen.
     async fn reschedule(&self, claim: &Claim, node: &str, message: String) -> Verdict {
         let pointer = format!("/metadata/annotations/{}", annotation::SELECTED_NODE.text().replace('/', "~1"));
         let patch = Patch::Json(json!([

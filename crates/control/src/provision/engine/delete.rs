@@ -1,4 +1,4 @@
-//! A volume whose time is over: spec sidecars 2.11.
+//! A volume whose time is over: PROVISION-2.11.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

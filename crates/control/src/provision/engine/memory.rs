@@ -86,7 +86,7 @@ pub(super) struct Made {
     pub(super) body: Value,
 }
 
-/// A request that was refused as invalid (2.4 #1).
+/// A request that was refused as invalid (PROVISION-2.4.1).
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) claim: Arc<Claim>,

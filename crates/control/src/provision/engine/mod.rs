@@ -47,7 +47,7 @@ use turns::Turns;
 
 /// After this many steps about one object, others get their turn.
 const ROUNDS: u32 = 16;
-/// Everything is looked at again this often, in case something was missed (spec sidecars 2.3).
+/// Everything is looked at again this often, in case something was missed (PROVISION-2.3).
 const RESYNC: Duration = Duration::from_secs(15 * 60);
 /// Between attempts to read the journal.
 const PAUSE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! How an engine behaves, with upstream's defaults (spec sidecars 2.1).
+//! How an engine behaves, with upstream's defaults (PROVISION-2.1).
 
 use api::Uid;
 use runtime::queue::Backoff;
@@ -107,8 +107,9 @@ impl Naming {
 mod tests {
     use super::*;
 
+    /// Rule: PROVISION-2.1
     #[test]
-    fn names_follow_prefix_and_length_2_1() {
+    fn names_follow_prefix_and_length() {
         let uid = Uid::from("0a1b-2c3d-4e5f");
         assert_eq!(Naming::default().volume(&uid), "pvc-0a1b-2c3d-4e5f");
         assert_eq!(Naming::new("kube", 6).unwrap().volume(&uid), "kube-0a1b2c");

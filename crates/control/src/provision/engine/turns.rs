@@ -1,4 +1,4 @@
-//! One after the other for one volume: making and deleting never overlap (spec sidecars 14.3, #1469).
+//! One after the other for one volume: making and deleting never overlap (external-provisioner #1469).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Whether an attachment that nobody wants may go: the truth table of 6.4, as we want it.
+//! Whether an attachment that nobody wants may go: the truth table of ATTACH-6.4, as we want it.
 
 use std::time::Duration;
 
@@ -23,15 +23,17 @@ fn on(node: &Node) -> Hold {
 
 const FOREVER: Hold = Hold::InUse { ready: Readiness::Unknown, force_in: None };
 
+/// Rule: ATTACH-6.4
 #[test]
-fn what_is_not_in_use_goes_on_a_ready_node_and_on_any_other_6_4() {
+fn what_is_not_in_use_goes_on_a_ready_node_and_on_any_other() {
     for ready in ["True", "False", "Unknown"] {
         assert_eq!(on(&node("a", ready, &["other"], &["v"])), Hold::Free, "{ready}");
     }
 }
 
+/// Rules: ATTACH-D6, CTRL-13.44, CTRL-14.41
 #[test]
-fn what_a_ready_node_uses_stays_whatever_happens_d6_race_44_weakness_41() {
+fn what_a_ready_node_uses_stays_whatever_happens() {
     let ready = node("a", "True", &["v"], &["v"]);
     let stays = Hold::InUse { ready: Readiness::Ready, force_in: None };
     assert_eq!(on(&ready), stays);
@@ -56,8 +58,9 @@ fn what_a_lost_node_uses_stays_for_ever_without_evidence() {
     assert!(text.contains("out-of-service") && text.contains("Node object is deleted"), "{text}");
 }
 
+/// Rule: ATTACH-D9
 #[test]
-fn the_taint_on_a_node_that_is_not_ready_is_evidence_d9() {
+fn the_taint_on_a_node_that_is_not_ready_is_evidence() {
     for ready in ["False", "Unknown"] {
         let hold = on(&tainted(node("a", ready, &["v"], &["v"])));
         assert_eq!(hold, Hold::Forced { evidence: Evidence::OutOfService }, "{ready}");
@@ -79,8 +82,9 @@ fn what_the_driver_took_away_is_evidence() {
     assert_eq!(hold, Hold::Forced { evidence: Evidence::Unpublished });
 }
 
+/// Rule: CTRL-14.39
 #[test]
-fn time_is_evidence_only_if_the_operator_said_so_and_counts_what_this_controller_saw_weakness_39() {
+fn time_is_evidence_only_if_the_operator_said_so_and_counts_what_this_controller_saw() {
     let attached = attachment("v", "a", State::Attached);
     // By its own clock it has not been ready for ten minutes; that clock may be wrong.
     let lost = node("a", "False", &["v"], &["v"]);
@@ -99,8 +103,9 @@ fn time_is_evidence_only_if_the_operator_said_so_and_counts_what_this_controller
     assert_eq!(seen(360, None), stays(None), "who did not measure forces nothing");
 }
 
+/// Rule: CTRL-13.42
 #[test]
-fn a_new_node_object_that_has_not_spoken_frees_nothing_race_42() {
+fn a_new_node_object_that_has_not_spoken_frees_nothing() {
     let mut new = node("a", "Unknown", &[], &[]);
     new.ready_since = None;
     new.meta.created.0 += 86_400;
@@ -142,8 +147,9 @@ fn a_restored_attachment_that_is_in_use_stays_although_it_is_not_confirmed() {
     assert_eq!(about(&unconfirmed, Lookup::Found(&node)), stays);
 }
 
+/// Rule: CTRL-14.44
 #[test]
-fn a_node_that_attaches_by_itself_and_an_attachment_of_another_maker_are_left_alone_weakness_44() {
+fn a_node_that_attaches_by_itself_and_an_attachment_of_another_maker_are_left_alone() {
     let mut own = node("a", "True", &[], &["v"]);
     own.meta.annotations = Default::default();
     assert_eq!(on(&own), Hold::Unmanaged);
@@ -153,8 +159,9 @@ fn a_node_that_attaches_by_itself_and_an_attachment_of_another_maker_are_left_al
     assert_eq!(about(&theirs, Lookup::Found(&managed)), Hold::NotOurs);
 }
 
+/// Rule: ATTACH-6.8
 #[test]
-fn an_attachment_on_its_way_out_says_what_the_attacher_says_6_8() {
+fn an_attachment_on_its_way_out_says_what_the_attacher_says() {
     let mut leaving = attachment("v", "a", State::Leaving);
     assert_eq!(about(&leaving, Lookup::Absent), Hold::Leaving { error: None });
     leaving.detach_error = read(json!({"message": "busy"}));
@@ -162,8 +169,9 @@ fn an_attachment_on_its_way_out_says_what_the_attacher_says_6_8() {
     assert_eq!((hold.clone(), hold.standing()), (Hold::Leaving { error: Some("busy".into()) }, Standing::Stuck));
 }
 
+/// Rules: CTRL-14.36, CTRL-14.50
 #[test]
-fn a_handle_with_a_caret_and_a_volume_whose_object_is_gone_are_known_by_name_weaknesses_36_and_50() {
+fn a_handle_with_a_caret_and_a_volume_whose_object_is_gone_are_known_by_name() {
     assert_eq!(
         about(&attachment("x^y", "a", State::Attached), Lookup::Found(&node("a", "True", &["x^y"], &[]))),
         Hold::InUse { ready: Readiness::Ready, force_in: None }

@@ -1,4 +1,4 @@
-//! The rules of spec controllers 6 as tables.
+//! ATTACH-6 as tables.
 
 mod holds;
 mod nodes;

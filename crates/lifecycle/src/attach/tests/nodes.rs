@@ -1,4 +1,4 @@
-//! What a node is told, and what leaves it, in which order: 6.7, D7 to D10.
+//! What a node is told, and what leaves it, in which order: ATTACH-6.7, ATTACH-D7 to ATTACH-D10.
 
 use api::{AttachedVolume, Attachment, Node};
 use serde_json::json;
@@ -37,8 +37,9 @@ fn told_soon(handles: &[&str]) -> Action {
     }
 }
 
+/// Rules: CTRL-14.50a, CTRL-I13
 #[test]
-fn only_what_is_confirmed_is_reported_i13_weakness_50a() {
+fn only_what_is_confirmed_is_reported() {
     let here = node("a", "True", &[], &[]);
     let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Coming));
     let actions = plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted), (&w, Need::Wanted)]);
@@ -47,8 +48,9 @@ fn only_what_is_confirmed_is_reported_i13_weakness_50a() {
     assert!(plan(Lookup::Found(&knows), Freshness::Cached, &[(&v, Need::Wanted), (&w, Need::Wanted)]).is_empty());
 }
 
+/// Rules: ATTACH-D7, ATTACH-D8, ATTACH-D9, CTRL-I14
 #[test]
-fn a_volume_is_unreported_then_looked_at_then_detached_d7_d8_d9_i14() {
+fn a_volume_is_unreported_then_looked_at_then_detached() {
     let v = attachment("v", "a", State::Attached);
     let told_of_it = node("a", "True", &[], &["v"]);
     assert_eq!(plan(Lookup::Found(&told_of_it), Freshness::Live, &[(&v, Need::Unwanted)]), [told(&[])]);
@@ -58,15 +60,17 @@ fn a_volume_is_unreported_then_looked_at_then_detached_d7_d8_d9_i14() {
     assert_eq!(plan(Lookup::Found(&not_told), Freshness::Live, &[(&v, Need::Unwanted)]), [detach]);
 }
 
+/// Rule: CTRL-13.31
 #[test]
-fn a_node_that_spoke_while_it_was_told_keeps_the_volume_race_31() {
+fn a_node_that_spoke_while_it_was_told_keeps_the_volume() {
     let v = attachment("v", "a", State::Attached);
     let uses_it_now = node("a", "True", &["v"], &[]);
     assert_eq!(plan(Lookup::Found(&uses_it_now), Freshness::Live, &[(&v, Need::Unwanted)]), [told(&["v"])]);
 }
 
+/// Rule: ATTACH-D7
 #[test]
-fn even_a_forced_detach_is_unreported_first_d7() {
+fn even_a_forced_detach_is_unreported_first() {
     let v = attachment("v", "a", State::Attached);
     let out = tainted(node("a", "False", &["v"], &["v"]));
     assert_eq!(plan(Lookup::Found(&out), Freshness::Live, &[(&v, Need::Unwanted)]), [told(&[])]);
@@ -75,8 +79,9 @@ fn even_a_forced_detach_is_unreported_first_d7() {
     assert_eq!(plan(Lookup::Found(&out), Freshness::Live, &[(&v, Need::Unwanted)]), [detach]);
 }
 
+/// Rule: ATTACH-D8
 #[test]
-fn a_node_that_is_gone_loses_everything_at_once_d8() {
+fn a_node_that_is_gone_loses_everything_at_once() {
     let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Leaving));
     assert_eq!(plan(Lookup::NotCached, Freshness::Cached, &[(&v, Need::Unwanted)]), [Action::ReadNode]);
     let detach = Action::Detach { at: 0, hold: Hold::Forced { evidence: Evidence::NodeGone } };
@@ -85,15 +90,17 @@ fn a_node_that_is_gone_loses_everything_at_once_d8() {
     assert!(plan(Lookup::NotCached, Freshness::Cached, &[]).is_empty(), "nothing to ask for");
 }
 
+/// Rule: CTRL-13.33
 #[test]
-fn what_is_going_or_gone_is_not_reported_race_33() {
+fn what_is_going_or_gone_is_not_reported() {
     let v = attachment("v", "a", State::Leaving);
     let here = node("a", "True", &["v"], &["v", "w"]);
     assert_eq!(plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted)]), [told(&[])]);
 }
 
+/// Rule: CTRL-13.42
 #[test]
-fn a_recreated_node_is_told_again_race_42() {
+fn a_recreated_node_is_told_again() {
     let v = attachment("v", "a", State::Attached);
     let here = node("a", "True", &[], &[]);
     assert_eq!(plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted)]), [told(&["v"])]);
@@ -108,8 +115,9 @@ fn the_second_node_of_a_volume_for_one_is_not_told_and_not_untold() {
     );
 }
 
+/// Rule: CTRL-14.32
 #[test]
-fn paths_and_other_plugins_entries_stay_as_they_are_weakness_32() {
+fn paths_and_other_plugins_entries_stay_as_they_are() {
     let mut here = node("a", "True", &[], &[]);
     let foreign = AttachedVolume { name: "example.com/iscsi/1".into(), device_path: "/dev/a".into() };
     let with_path = AttachedVolume { name: unique_name(super::DRIVER, "v").into(), device_path: "/dev/b".into() };
@@ -120,23 +128,26 @@ fn paths_and_other_plugins_entries_stay_as_they_are_weakness_32() {
     assert_eq!(actions, [Action::Report { list: vec![foreign, with_path, w], pace: Pace::Now }]);
 }
 
+/// Rules: ATTACH-D6, CTRL-14.36
 #[test]
-fn an_unwanted_volume_that_is_in_use_stays_reported_d6_also_if_its_object_is_gone_weakness_36() {
+fn an_unwanted_volume_that_is_in_use_stays_reported_also_if_its_object_is_gone() {
     let v = attachment("v", "a", State::Attached);
     let here = node("a", "True", &["v"], &["v"]);
     assert!(plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Unwanted)]).is_empty());
 }
 
+/// Rule: ATTACH-6.1
 #[test]
-fn a_node_that_attaches_by_itself_is_told_nothing_6_1() {
+fn a_node_that_attaches_by_itself_is_told_nothing() {
     let v = attachment("v", "a", State::Attached);
     let mut own = node("a", "True", &[], &[]);
     own.meta.annotations = Default::default();
     assert!(plan(Lookup::Found(&own), Freshness::Live, &[(&v, Need::Wanted)]).is_empty());
 }
 
+/// Rule: CTRL-14.43
 #[test]
-fn news_waits_only_while_more_of_it_is_on_its_way_weakness_43() {
+fn news_waits_only_while_more_of_it_is_on_its_way() {
     let here = node("a", "True", &[], &[]);
     let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Coming));
     let both = |w: &Attachment, need| plan(Lookup::Found(&here), Freshness::Cached, &[(&v, Need::Wanted), (w, need)]);
@@ -148,8 +159,9 @@ fn news_waits_only_while_more_of_it_is_on_its_way_weakness_43() {
     assert_eq!(both(&attachment("w", "a", State::Leaving), Need::Unwanted), [told(&["v"])]);
 }
 
+/// Rules: ATTACH-6.7, CTRL-13.31
 #[test]
-fn what_comes_before_a_detach_never_waits_6_7_race_31() {
+fn what_comes_before_a_detach_never_waits() {
     let (v, w) = (attachment("v", "a", State::Attached), attachment("w", "a", State::Attached));
     let coming = attachment("x", "a", State::Coming);
     let all = [(&v, Need::Wanted), (&w, Need::Unwanted), (&coming, Need::Wanted)];

@@ -1,4 +1,4 @@
-//! What a pod's volume leads to: 6.2, 6.5, 10.
+//! What a pod's volume leads to: ATTACH-6.2, ATTACH-6.5, MIGRATE-10.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,8 +65,9 @@ fn a_bound_claim_leads_to_its_volume() {
     assert_eq!((target.unique(), target.name(), target.sharing), (unique_name(DRIVER, "v"), "pv-v", Sharing::OneNode));
 }
 
+/// Rule: ATTACH-6.2
 #[test]
-fn a_claim_without_volume_and_a_volume_of_another_claim_lead_nowhere_6_2() {
+fn a_claim_without_volume_and_a_volume_of_another_claim_lead_nowhere() {
     let mut world = World::bound();
     world.put_claim("c", json!({"phase": "Pending"}), json!([]));
     assert_eq!(world.ask(), Err(Unattachable::ClaimUnbound { claim: "c".into() }));
@@ -81,8 +82,9 @@ fn a_claim_without_volume_and_a_volume_of_another_claim_lead_nowhere_6_2() {
     assert_eq!(world.ask(), Err(Unattachable::VolumeMissing { volume: "pv-v".into() }));
 }
 
+/// Rules: ATTACH-6.2, CTRL-13.41
 #[test]
-fn a_driver_that_needs_no_attaching_is_not_attached_and_one_that_nobody_knows_is_6_2_race_41() {
+fn a_driver_that_needs_no_attaching_is_not_attached_and_one_that_nobody_knows_is() {
     let mut world = World::bound();
     world.put_driver(json!(true));
     assert!(world.ask().is_ok());
@@ -92,8 +94,9 @@ fn a_driver_that_needs_no_attaching_is_not_attached_and_one_that_nobody_knows_is
     assert_eq!(world.ask(), Err(Unattachable::NotRequired { driver: DRIVER.into() }));
 }
 
+/// Rule: ATTACH-6.2
 #[test]
-fn a_claim_made_for_a_pod_has_to_be_that_pods_6_2() {
+fn a_claim_made_for_a_pod_has_to_be_that_pods() {
     let mut world = World::bound();
     let pod = pod(json!([{"name": "x", "ephemeral": {"volumeClaimTemplate": {}}}]));
     world.put_claim("p-x", json!({"phase": "Bound"}), json!([]));
@@ -103,8 +106,9 @@ fn a_claim_made_for_a_pod_has_to_be_that_pods_6_2() {
     assert!(resolve(&pod, &pod.volumes[0], &world).is_ok());
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn a_volume_inside_the_pods_life_is_not_attached_and_an_in_tree_one_is_translated_10_2() {
+fn a_volume_inside_the_pods_life_is_not_attached_and_an_in_tree_one_is_translated() {
     let world = World::default();
     let inside = pod(json!([{"name": "x", "csi": {"driver": DRIVER}}]));
     assert_eq!(resolve(&inside, &inside.volumes[0], &world), Err(Unattachable::NotAttached));
@@ -115,8 +119,9 @@ fn a_volume_inside_the_pods_life_is_not_attached_and_an_in_tree_one_is_translate
     assert_eq!(Target::inline("any", &spec).unwrap().handle, "vol-1".into(), "read back from an attachment");
 }
 
+/// Rule: CTRL-14.37
 #[test]
-fn a_claim_that_a_pod_names_twice_is_one_volume_weakness_37() {
+fn a_claim_that_a_pod_names_twice_is_one_volume() {
     let twice = json!([{"name": "x", "persistentVolumeClaim": {"claimName": "c"}},
                        {"name": "y", "persistentVolumeClaim": {"claimName": "c"}}]);
     assert_eq!(targets(&pod(twice), &World::bound()).len(), 1);
@@ -140,8 +145,9 @@ fn whoever_only_looks_gets_the_reason_the_controller_acts_on() {
     assert_eq!(gone.hold(&attachments[0]), Hold::Forced { evidence: Evidence::NodeGone });
 }
 
+/// Rule: ATTACH-6.5
 #[test]
-fn how_many_nodes_a_volume_may_have_6_5() {
+fn how_many_nodes_a_volume_may_have() {
     let (one, many) = (Sharing::OneNode, Sharing::ManyNodes);
     for (modes, expected) in [
         (&["ReadWriteOnce"][..], one),
@@ -156,8 +162,9 @@ fn how_many_nodes_a_volume_may_have_6_5() {
     }
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn a_migrated_volume_is_shared_as_its_driver_understands_10_1() {
+fn a_migrated_volume_is_shared_as_its_driver_understands() {
     let disk = |modes: Value| -> Volume {
         read(json!({"metadata": {"name": "pv"}, "spec": {"accessModes": modes, "gcePersistentDisk": {"pdName": "d"}}}))
     };

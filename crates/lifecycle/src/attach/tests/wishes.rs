@@ -1,4 +1,4 @@
-//! Attaching: A1 to A4, 6.5, 6.8.
+//! Attaching: ATTACH-A1 to ATTACH-A4, ATTACH-6.5, ATTACH-6.8.
 
 use std::time::Duration;
 
@@ -70,14 +70,16 @@ fn lost() -> Hold {
     Hold::InUse { ready: Readiness::Unknown, force_in: None }
 }
 
+/// Rule: ATTACH-A4
 #[test]
-fn a_wanted_volume_is_attached_a4() {
+fn a_wanted_volume_is_attached() {
     let decision = Case::new(ONE).with(decide);
     assert_eq!((decision.because, decision.actions), (Because::Attach { node: "b".into() }, vec![Action::Attach]));
 }
 
+/// Rules: ATTACH-A3, CTRL-14.31
 #[test]
-fn a_volume_for_one_node_waits_for_any_attachment_elsewhere_a3_weakness_31() {
+fn a_volume_for_one_node_waits_for_any_attachment_elsewhere() {
     for state in [State::Coming, State::Attached, State::Leaving] {
         let mut case = Case::new(ONE);
         case.others = vec![(attachment("v", "a", state), lost(), false)];
@@ -89,15 +91,17 @@ fn a_volume_for_one_node_waits_for_any_attachment_elsewhere_a3_weakness_31() {
     }
 }
 
+/// Rule: ATTACH-6.5
 #[test]
-fn a_volume_for_many_nodes_goes_to_many_6_5() {
+fn a_volume_for_many_nodes_goes_to_many() {
     let mut case = Case::new(MANY);
     case.others = vec![(attachment("v", "a", State::Attached), Hold::Wanted, true)];
     assert_eq!(case.with(decide).actions, [Action::Attach]);
 }
 
+/// Rule: ATTACH-A3
 #[test]
-fn the_event_of_a_held_volume_has_upstreams_words_the_holder_and_what_releases_it_a3() {
+fn the_event_of_a_held_volume_has_upstreams_words_the_holder_and_what_releases_it() {
     let mut case = Case::new(ONE);
     case.others = vec![(attachment("v", "a", State::Attached), lost(), true)];
     let message = |case: &Case| case.because().notice().unwrap().message;
@@ -113,8 +117,9 @@ fn the_event_of_a_held_volume_has_upstreams_words_the_holder_and_what_releases_i
     assert!(message(&case).contains("already used by 2 pod(s) in different namespaces;"), "{}", message(&case));
 }
 
+/// Rule: CTRL-14.48
 #[test]
-fn the_event_changes_with_the_blocking_set_weakness_48() {
+fn the_event_changes_with_the_blocking_set() {
     let mut case = Case::new(ONE);
     case.others = vec![(attachment("v", "a", State::Attached), Hold::Wanted, true)];
     let first = case.because().notice();
@@ -122,8 +127,9 @@ fn the_event_changes_with_the_blocking_set_weakness_48() {
     assert_ne!(first, case.because().notice());
 }
 
+/// Rule: CTRL-13.32
 #[test]
-fn an_error_is_said_and_ends_nothing_race_32() {
+fn an_error_is_said_and_ends_nothing() {
     let mut case = Case::new(ONE);
     let mut own = attachment("v", "b", State::Coming);
     own.attach_error = read(json!({"message": "no slot", "errorCode": 8}));
@@ -136,8 +142,9 @@ fn an_error_is_said_and_ends_nothing_race_32() {
     assert_eq!(notice.message, "AttachVolume.Attach failed for volume \"pv-v\" : no slot");
 }
 
+/// Rule: ATTACH-6.8
 #[test]
-fn an_attacher_that_says_nothing_is_named_after_two_minutes_6_8() {
+fn an_attacher_that_says_nothing_is_named_after_two_minutes() {
     let mut case = Case::new(ONE);
     case.own = Some(attachment("v", "b", State::Coming));
     assert_eq!(case.because().code(), "attaching");
@@ -148,16 +155,18 @@ fn an_attacher_that_says_nothing_is_named_after_two_minutes_6_8() {
     assert!(message.ends_with(end), "{message}");
 }
 
+/// Rule: CTRL-13.40
 #[test]
-fn an_attachment_on_its_way_out_is_waited_for_race_40() {
+fn an_attachment_on_its_way_out_is_waited_for() {
     let mut case = Case::new(ONE);
     case.own = Some(attachment("v", "b", State::Leaving));
     assert_eq!(case.because(), Because::Leaving { volume: "pv-v".into(), error: None });
     assert_eq!(case.because().notice(), None, "it is the ordinary way of things");
 }
 
+/// Rule: ATTACH-A2
 #[test]
-fn what_is_attached_is_told_to_the_node_and_then_settled_a2() {
+fn what_is_attached_is_told_to_the_node_and_then_settled() {
     let mut case = Case::new(ONE);
     case.own = Some(attachment("v", "b", State::Attached));
     assert_eq!(case.because().code(), "unreported");
@@ -168,8 +177,9 @@ fn what_is_attached_is_told_to_the_node_and_then_settled_a2() {
     assert_eq!(notice.message, "AttachVolume.Attach succeeded for volume \"pv-v\" ");
 }
 
+/// Rule: CTRL-I15
 #[test]
-fn of_two_nodes_with_a_volume_for_one_the_one_that_was_told_first_counts_i15() {
+fn of_two_nodes_with_a_volume_for_one_the_one_that_was_told_first_counts() {
     let mut case = Case::new(ONE);
     case.own = Some(attachment("v", "b", State::Attached));
     case.others = vec![(attachment("v", "a", State::Attached), Hold::Wanted, true)];
@@ -179,8 +189,9 @@ fn of_two_nodes_with_a_volume_for_one_the_one_that_was_told_first_counts_i15() {
     assert_eq!(case.because().code(), "attached");
 }
 
+/// Rule: ATTACH-6.1
 #[test]
-fn nothing_is_attached_to_a_node_that_is_missing_or_attaches_by_itself_6_1() {
+fn nothing_is_attached_to_a_node_that_is_missing_or_attaches_by_itself() {
     let case = Case::new(ONE);
     let missing = case.with(|wish| about(&Wish { node: Lookup::NotCached, ..*wish }));
     assert_eq!(missing, Because::NodeMissing { node: "b".into() });
@@ -189,8 +200,9 @@ fn nothing_is_attached_to_a_node_that_is_missing_or_attaches_by_itself_6_1() {
     assert_eq!(case.because(), Because::Unmanaged { node: "b".into() });
 }
 
+/// Rule: CTRL-14.46
 #[test]
-fn a_driver_gets_so_much_to_do_at_once_and_no_more_weakness_46() {
+fn a_driver_gets_so_much_to_do_at_once_and_no_more() {
     let mut case = Case::new(ONE);
     case.slot = Slot::Full { limit: 2 };
     let decision = case.with(decide);

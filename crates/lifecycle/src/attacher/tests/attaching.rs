@@ -1,4 +1,4 @@
-//! 1.6, 3.2, 3.4 to 3.6.
+//! SIDECAR-1.6, ATTACHER-3.2, ATTACHER-3.4 to ATTACHER-3.6.
 
 use serde_json::json;
 
@@ -21,14 +21,16 @@ fn published(world: &World) -> super::super::Publication {
     }
 }
 
+/// Rule: ATTACHER-3.4
 #[test]
-fn finalizers_are_named_after_the_driver_3_4() {
+fn finalizers_are_named_after_the_driver() {
     assert_eq!(finalizer_of(DRIVER), FINALIZER);
     assert_eq!(finalizer_of("a/b_"), "external-attacher/a-b-X");
 }
 
+/// Rule: ATTACHER-3.2
 #[test]
-fn the_handler_follows_from_what_the_driver_can_do_3_2() {
+fn the_handler_follows_from_what_the_driver_can_do() {
     let all = [Ability::ControllerService, Ability::Publish, Ability::ListVolumes, Ability::ListPublishedNodes];
     assert_eq!(Handler::of(&all.into()), Handler::Csi);
     assert!(lists_publications(&all.into()));
@@ -40,8 +42,9 @@ fn the_handler_follows_from_what_the_driver_can_do_3_2() {
     }
 }
 
+/// Rule: ATTACHER-3.5
 #[test]
-fn a_trivial_driver_needs_nothing_but_the_word_3_5() {
+fn a_trivial_driver_needs_nothing_but_the_word() {
     let world = world().with(|world| world.has = [Ability::ControllerService].into());
     let bare = world.with(|world| (world.volume, world.node) = (Err(NotRead), Err(NotRead)));
     assert_eq!(bare.action(), Some(Action::RecordAttached { metadata: pairs(&[]) }));
@@ -60,8 +63,9 @@ fn an_error_does_not_outlive_the_success_that_followed() {
     assert!(matches!(trivial.action(), Some(Action::RecordAttached { .. })));
 }
 
+/// Rule: ATTACHER-3.6
 #[test]
-fn everything_is_read_before_anything_is_written_3_6() {
+fn everything_is_read_before_anything_is_written() {
     let world = world().secretive().with(|world| {
         (world.volume, world.node) = (Err(NotRead), Err(NotRead));
     });
@@ -72,8 +76,9 @@ fn everything_is_read_before_anything_is_written_3_6() {
     assert_eq!(world.action(), Some(Action::ReadSecret(keys())));
 }
 
+/// Rules: ATTACHER-3.6, SIDECAR-14.5.9
 #[test]
-fn the_volume_is_guarded_then_the_attachment_then_the_driver_called_3_6_14_5_9() {
+fn the_volume_is_guarded_then_the_attachment_then_the_driver_called() {
     let world = world().with(|world| {
         if let Ok(Some(volume)) = &mut world.volume {
             volume["metadata"]["finalizers"] = json!(["example.com/theirs"]);
@@ -91,21 +96,24 @@ fn the_volume_is_guarded_then_the_attachment_then_the_driver_called_3_6_14_5_9()
     assert!(world.with(|world| world.attachment["status"] = status).decide().is_rest());
 }
 
+/// Rules: ATTACHER-3.6, ATTACHER-3.9
 #[test]
-fn what_is_attached_rests_unless_the_driver_denies_it_3_6_3_9() {
+fn what_is_attached_rests_unless_the_driver_denies_it() {
     assert!(world().attached().decide().is_rest());
     let world = world().attached().with(|world| world.forced = Forced::Yes);
     assert!(matches!(world.action(), Some(Action::Publish(..))));
 }
 
+/// Rule: ATTACHER-3.6.9
 #[test]
-fn a_name_changed_by_hand_is_written_again_before_the_call_3_6_step_9() {
+fn a_name_changed_by_hand_is_written_again_before_the_call() {
     let world = world().recorded().with(|world| world.attachment["metadata"]["finalizers"] = json!([]));
     assert_eq!(world.action(), Some(Action::Record(target())));
 }
 
+/// Rule: SIDECAR-A5
 #[test]
-fn an_attempt_under_the_nodes_old_id_is_taken_back_first_a5() {
+fn an_attempt_under_the_nodes_old_id_is_taken_back_first() {
     let old = Target { node_id: "old".to_owned(), ..target() };
     let world = world().recorded().with(|world| {
         world.attachment["metadata"]["annotations"][annotation::NODE_ID.text()] = json!("old");
@@ -122,8 +130,9 @@ fn an_attempt_under_the_nodes_old_id_is_taken_back_first_a5() {
     assert_eq!(free.action(), Some(Action::Record(target())));
 }
 
+/// Rule: SIDECAR-A5
 #[test]
-fn the_old_id_counts_also_where_upstream_wrote_nothing_but_the_node_a5() {
+fn the_old_id_counts_also_where_upstream_wrote_nothing_but_the_node() {
     let world = world().recorded().with(|world| {
         world.attachment["metadata"]["annotations"] = json!({annotation::NODE_ID.text(): "old"});
     });
@@ -131,8 +140,9 @@ fn the_old_id_counts_also_where_upstream_wrote_nothing_but_the_node_a5() {
     assert_eq!(world.action(), Some(Action::Unpublish(old, Origin::Csi)));
 }
 
+/// Rules: ATTACHER-3.6.1, ATTACHER-3.6.2, ATTACHER-3.6.4, ATTACHER-3.6.7, ATTACHER-3.6.8
 #[test]
-fn nothing_is_written_about_what_cannot_be_but_why_3_6() {
+fn nothing_is_written_about_what_cannot_be_but_why() {
     let rows: [(&str, World); 9] = [
         ("names no volume", world().with(|world| world.attachment["spec"]["source"] = json!({}))),
         (
@@ -182,8 +192,9 @@ impl World {
     }
 }
 
+/// Rule: ATTACHER-3.6.7
 #[test]
-fn a_secret_that_is_not_there_keeps_a_volume_from_being_attached_3_6_step_7() {
+fn a_secret_that_is_not_there_keeps_a_volume_from_being_attached() {
     let world = world().secretive().with(|world| world.secret = Some((keys(), "the secret ns/keys does not exist")));
     assert_eq!(world.refusal(), "the secret ns/keys does not exist");
     let world = world.with(|world| world.secret = Some((keys(), "")));
@@ -191,8 +202,9 @@ fn a_secret_that_is_not_there_keeps_a_volume_from_being_attached_3_6_step_7() {
     assert_eq!(world.action(), Some(Action::Record(recorded)));
 }
 
+/// Rule: SIDECAR-1.6
 #[test]
-fn the_whole_set_of_access_modes_becomes_one_capability_1_6() {
+fn the_whole_set_of_access_modes_becomes_one_capability() {
     use Ability::SingleNodeMultiWriter as Fine;
     let rows: [(&[&str], &[Ability], Option<Access>); 9] = [
         (&["ReadWriteOnce"], &[], Some(Access::SingleNodeWriter)),
@@ -217,16 +229,18 @@ fn the_whole_set_of_access_modes_becomes_one_capability_1_6() {
     }
 }
 
+/// Rule: ATTACHER-3.6.5
 #[test]
-fn reading_only_is_asked_of_drivers_that_know_it_3_6_step_5() {
+fn reading_only_is_asked_of_drivers_that_know_it() {
     let world = world().recorded().with(|world| spec(world)["csi"]["readOnly"] = json!(true));
     assert!(published(&world).read_only);
     let world = world.with(|world| world.has.retain(|ability| *ability != Ability::PublishReadOnly));
     assert!(!published(&world).read_only);
 }
 
+/// Rule: ATTACHER-3.6.6
 #[test]
-fn a_filesystem_or_a_block_device_3_6_step_6() {
+fn a_filesystem_or_a_block_device() {
     let world = world().recorded().with(|world| world.attacher = Attacher::new(DRIVER, "ext4"));
     assert_eq!(published(&world).shape, Shape::Mount { fstype: Some("ext4".to_owned()) });
     let world = world.with(|world| {
@@ -240,8 +254,9 @@ fn a_filesystem_or_a_block_device_3_6_step_6() {
     assert_eq!(published(&world).shape, Shape::Block);
 }
 
+/// Rules: ATTACHER-3.6.4, SIDECAR-1.10
 #[test]
-fn an_in_tree_volume_is_translated_3_6_step_4_1_10() {
+fn an_in_tree_volume_is_translated() {
     let world = world().with(|world| {
         world.attacher = Attacher::new("ebs.csi.aws.com", "");
         world.attachment["spec"]["attacher"] = json!("ebs.csi.aws.com");
@@ -264,8 +279,9 @@ fn an_in_tree_volume_is_translated_3_6_step_4_1_10() {
     assert_eq!((publication.origin, publication.read_only), (Origin::Migrated, true));
 }
 
+/// Rule: ATTACHER-3.6.4
 #[test]
-fn an_inline_volume_must_be_a_csi_one_and_needs_no_guard_3_6_step_4() {
+fn an_inline_volume_must_be_a_csi_one_and_needs_no_guard() {
     let inline = |spec: Value| {
         world().with(|world| {
             world.attachment["spec"]["source"] = json!({"inlineVolumeSpec": spec});
@@ -277,8 +293,9 @@ fn an_inline_volume_must_be_a_csi_one_and_needs_no_guard_3_6_step_4() {
     assert_eq!(fit.action(), Some(Action::Record(target())));
 }
 
+/// Rule: ATTACHER-3.3
 #[test]
-fn another_drivers_attachment_is_not_ours_3_3() {
+fn another_drivers_attachment_is_not_ours() {
     let world = world().with(|world| world.attachment["spec"]["attacher"] = json!("other.example.com"));
     assert!(world.decide().is_rest() && world.deleted().decide().is_rest());
 }
@@ -297,8 +314,9 @@ fn change(world: &mut World, change: impl FnOnce(&mut Value)) {
     change(world.cached.as_mut().unwrap());
 }
 
+/// Rule: ATTACHER-3.6.3
 #[test]
-fn a_volume_that_is_not_guarded_need_not_be_read_first_3_6_step_3() {
+fn a_volume_that_is_not_guarded_need_not_be_read_first() {
     assert_eq!(unread().action(), Some(Action::GuardVolume), "the answer to that write is the volume");
     let read = Some(Action::ReadVolume { name: "v".to_owned() });
     for speaks_against in [
@@ -329,8 +347,9 @@ fn foreseen(world: &World) -> Option<Target> {
     Target::foreseen(&volume, &node, &world.attacher, &world.has)
 }
 
+/// Rules: ATTACHER-3.4, ATTACHER-3.6.9
 #[test]
-fn what_is_written_on_a_new_attachment_is_what_the_attacher_would_write_3_4_3_6_step_9() {
+fn what_is_written_on_a_new_attachment_is_what_the_attacher_would_write() {
     assert_eq!(foreseen(&unread()), Some(target()));
     let secretive = unread().with(|world| {
         let secret = json!({"name": "keys", "namespace": "ns"});

@@ -1,4 +1,4 @@
-//! 3.7, 3.9.
+//! ATTACHER-3.7, ATTACHER-3.9.
 
 use serde_json::json;
 
@@ -13,22 +13,25 @@ fn target() -> Target {
     Target { handle: "h".to_owned(), node_id: "id".to_owned(), secret: None }
 }
 
+/// Rules: ATTACHER-3.7, SIDECAR-A7
 #[test]
-fn what_was_written_down_is_taken_back_without_volume_and_node_3_7_a7() {
+fn what_was_written_down_is_taken_back_without_volume_and_node() {
     let world = world().attached().deleted().with(|world| (world.volume, world.node) = (Ok(None), Ok(None)));
     assert_eq!(world.action(), Some(Action::Unpublish(target(), Origin::Csi)));
     let world = World { volume: Err(NotRead), node: Err(NotRead), ..world };
     assert_eq!(world.action(), Some(Action::Unpublish(target(), Origin::Csi)), "nothing has to be read");
 }
 
+/// Rule: SIDECAR-1.8
 #[test]
-fn an_attempt_of_unknown_outcome_is_taken_back_as_any_other_1_8() {
+fn an_attempt_of_unknown_outcome_is_taken_back_as_any_other() {
     let world = world().recorded().deleted();
     assert_eq!(world.action(), Some(Action::Unpublish(target(), Origin::Csi)));
 }
 
+/// Rule: ATTACHER-3.7.5
 #[test]
-fn the_finalizer_falls_first_and_then_the_status_is_told_3_7_step_5() {
+fn the_finalizer_falls_first_and_then_the_status_is_told() {
     let done = |world: &mut World| world.progress = Progress::Unpublished(target());
     let world = world().attached().deleted().with(done);
     assert_eq!(world.action(), Some(Action::LetGo));
@@ -38,8 +41,9 @@ fn the_finalizer_falls_first_and_then_the_status_is_told_3_7_step_5() {
     assert!(world.decide().is_rest());
 }
 
+/// Rules: ATTACHER-3.7, ATTACHER-3.9
 #[test]
-fn without_our_finalizer_there_is_nothing_to_take_back_unless_the_driver_says_so_3_7_3_9() {
+fn without_our_finalizer_there_is_nothing_to_take_back_unless_the_driver_says_so() {
     let free = |world: &mut World| world.attachment["metadata"]["finalizers"] = json!(["example.com/theirs"]);
     let world = world().attached().deleted().with(free);
     assert!(world.decide().is_rest(), "whatever the status says");
@@ -47,8 +51,9 @@ fn without_our_finalizer_there_is_nothing_to_take_back_unless_the_driver_says_so
     assert!(matches!(world.action(), Some(Action::Unpublish(to, _)) if to == target()));
 }
 
+/// Rule: SIDECAR-A5
 #[test]
-fn taking_back_an_earlier_attempt_is_not_taking_back_the_one_that_was_written_down_since_a5() {
+fn taking_back_an_earlier_attempt_is_not_taking_back_the_one_that_was_written_down_since() {
     let earlier = Target { node_id: "old".to_owned(), ..target() };
     let world = world().recorded().deleted().with(|world| world.progress = Progress::Unpublished(earlier));
     assert_eq!(world.action(), Some(Action::Unpublish(target(), Origin::Csi)));
@@ -61,8 +66,9 @@ fn upstreams() -> World {
     })
 }
 
+/// Rules: ATTACHER-3.7, SIDECAR-13.15
 #[test]
-fn of_upstreams_attachments_the_volume_tells_the_handle_and_the_note_the_node_3_7_weakness_15() {
+fn of_upstreams_attachments_the_volume_tells_the_handle_and_the_note_the_node() {
     let old = Target { node_id: "old".to_owned(), ..target() };
     assert_eq!(upstreams().action(), Some(Action::Unpublish(old.clone(), Origin::Csi)), "not what the node is now");
     let gone = upstreams().with(|world| world.node = Ok(None));
@@ -78,24 +84,27 @@ fn of_upstreams_attachments_the_volume_tells_the_handle_and_the_note_the_node_3_
     assert!(matches!(going.action(), Some(Action::Unpublish(..))));
 }
 
+/// Rule: ATTACHER-3.7.3
 #[test]
-fn without_a_note_the_node_says_its_id_3_7_step_3() {
+fn without_a_note_the_node_says_its_id() {
     let bare = upstreams().with(|world| world.attachment["metadata"]["annotations"] = json!({}));
     assert_eq!(bare.action(), Some(Action::Unpublish(target(), Origin::Csi)));
     let gone = bare.with(|world| world.node = Ok(None));
     assert!(gone.refusal().contains("\"n\""));
 }
 
+/// Rule: SIDECAR-A7
 #[test]
-fn what_nobody_can_name_is_not_forgotten_a7() {
+fn what_nobody_can_name_is_not_forgotten() {
     let lost = upstreams().with(|world| world.volume = Ok(None));
     let said = lost.refusal();
     assert!(said.contains(FINALIZER) && said.contains("\"v\""), "{said}");
     assert_eq!(lost.action(), Some(Action::Complain(Phase::Detach)));
 }
 
+/// Rule: SIDECAR-A7
 #[test]
-fn the_driver_is_asked_which_volume_an_attachment_was_named_after_a7() {
+fn the_driver_is_asked_which_volume_an_attachment_was_named_after() {
     let lost = upstreams().with(|world| {
         world.volume = Ok(None);
         world.has.insert(Ability::ListVolumes);
@@ -116,8 +125,9 @@ fn an_attachments_name_tells_the_handle_it_was_made_of() {
     assert!(is_named_after(&attachment, "h") && !is_named_after(&attachment, "other"));
 }
 
+/// Rules: ATTACHER-3.7.2, SIDECAR-13.16
 #[test]
-fn a_secret_is_read_and_one_that_is_gone_does_not_hold_the_volume_3_7_step_2_weakness_16() {
+fn a_secret_is_read_and_one_that_is_gone_does_not_hold_the_volume() {
     let world = world().attached().deleted().with(|world| {
         world.attachment["metadata"]["annotations"][annotation::PUBLISH_SECRET.text()] = json!("ns/keys");
     });
@@ -131,10 +141,11 @@ fn a_secret_is_read_and_one_that_is_gone_does_not_hold_the_volume_3_7_step_2_wea
     assert_eq!(missing.decide().because, Because::LeavingWithoutSecret);
 }
 
+/// Rule: SIDECAR-1.8
 #[test]
 fn only_a_driver_that_never_publishes_may_not_know_the_call() {
     for code in Code::NUMBERED.into_iter().filter(|code| *code != Code::Ok) {
-        assert_ne!(not_unpublished(Handler::Csi, code), Outcome::Done, "{code}: any error is repeated (1.8)");
+        assert_ne!(not_unpublished(Handler::Csi, code), Outcome::Done, "{code}: any error is repeated (SIDECAR-1.8)");
         let done = not_unpublished(Handler::Trivial, code) == Outcome::Done;
         assert_eq!(done, code == Code::Unimplemented, "{code}");
     }
@@ -155,8 +166,9 @@ fn the_record_counts_only_under_our_finalizer() {
     assert_eq!(recorded(&read(world()), FINALIZER), None);
 }
 
+/// Rules: ATTACHER-3.9, SIDECAR-14.5.12
 #[test]
-fn the_drivers_list_contradicts_in_both_directions_3_9_14_5_12() {
+fn the_drivers_list_contradicts_in_both_directions() {
     let attacher = Attacher::new(DRIVER, "");
     let agreement = |world: World, nodes: &[&str]| {
         let attachment: Attachment = serde_json::from_value(world.attachment).unwrap();
@@ -171,8 +183,9 @@ fn the_drivers_list_contradicts_in_both_directions_3_9_14_5_12() {
     assert_eq!(agreement(world(), &["id"]), Agreement::Unknown, "nobody knows which publication it stands for");
 }
 
+/// Rule: ATTACHER-3.9
 #[test]
-fn caches_tell_what_an_attachment_of_upstreams_stands_for_3_9() {
+fn caches_tell_what_an_attachment_of_upstreams_stands_for() {
     let attacher = Attacher::new(DRIVER, "");
     let attachment: Attachment = serde_json::from_value(world().attachment).unwrap();
     let Ok(Some(volume)) = world().volume else { panic!("there is one") };
@@ -185,8 +198,9 @@ fn caches_tell_what_an_attachment_of_upstreams_stands_for_3_9() {
     assert_eq!(compared, Agreement::Contradicted);
 }
 
+/// Rule: ATTACHER-3.9
 #[test]
-fn migrated_handles_are_repaired_before_they_are_compared_3_9() {
+fn migrated_handles_are_repaired_before_they_are_compared() {
     let driver = "pd.csi.storage.gke.io";
     let attacher = Attacher::new(driver, "");
     let inline = json!({"accessModes": ["ReadWriteOnce"], "csi": {"driver": driver,

@@ -1,4 +1,4 @@
-//! The rules of spec sidecars 3, one sentence each.
+//! The rules of ATTACHER-3, one sentence each.
 
 mod attaching;
 mod detaching;

@@ -1,4 +1,4 @@
-//! 3.3 and 3.8.
+//! ATTACHER-3.3 and ATTACHER-3.8.
 
 use api::Volume;
 use api::keys::annotation;
@@ -20,8 +20,9 @@ fn csi() -> Value {
     json!({"csi": {"driver": DRIVER, "volumeHandle": "h"}})
 }
 
+/// Rule: ATTACHER-3.8
 #[test]
-fn a_volume_on_its_way_out_is_let_go_once_nothing_attaches_it_3_8() {
+fn a_volume_on_its_way_out_is_let_go_once_nothing_attaches_it() {
     let attacher = Attacher::new(DRIVER, "");
     let going = volume(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-02T03:04:05Z"}), csi());
     assert!(matters(&going, &attacher));
@@ -30,8 +31,9 @@ fn a_volume_on_its_way_out_is_let_go_once_nothing_attaches_it_3_8() {
     assert_eq!((used.is_rest(), used.because), (true, Because::Attached { attachment: "csi-1".to_owned() }));
 }
 
+/// Rules: ATTACHER-3.3, ATTACHER-3.8
 #[test]
-fn a_volume_that_lives_or_is_not_held_is_left_alone_3_3_3_8() {
+fn a_volume_that_lives_or_is_not_held_is_left_alone() {
     let attacher = Attacher::new(DRIVER, "");
     let lives = volume(json!({"finalizers": [FINALIZER]}), csi());
     assert!(!matters(&lives, &attacher) && decide(&lives, &attacher, None).is_rest());
@@ -40,8 +42,9 @@ fn a_volume_that_lives_or_is_not_held_is_left_alone_3_3_3_8() {
     assert!(!matters(&theirs, &attacher) && decide(&theirs, &attacher, None).is_rest());
 }
 
+/// Rules: ATTACHER-3.3, ATTACHER-3.8
 #[test]
-fn an_in_tree_volume_that_is_not_left_to_us_any_more_is_let_go_3_3_3_8() {
+fn an_in_tree_volume_that_is_not_left_to_us_any_more_is_let_go() {
     let driver = "ebs.csi.aws.com";
     let attacher = Attacher::new(driver, "");
     let source = json!({"awsElasticBlockStore": {"volumeID": "vol-1"}});

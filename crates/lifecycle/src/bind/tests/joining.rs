@@ -7,9 +7,10 @@ use crate::bind::claim::{Action, ClassSeen, Seen, Supply, VolumeSeen, decide};
 use crate::bind::status::{Field, Status};
 use crate::decision::{Decision, Lookup};
 
-/// Decides and writes until rest; every decision is made anew, so each is also a restart after a crash (I9).
+/// Decides and writes until rest; every decision is made anew, so each is also a restart after a crash (CTRL-I9).
+/// Rules: BIND-W1, BIND-W2, BIND-W3, BIND-W4, CTRL-I9, CTRL-13.11
 #[test]
-fn four_writes_join_claim_and_volume_and_every_prefix_goes_on_w1_to_w4() {
+fn four_writes_join_claim_and_volume_and_every_prefix_goes_on() {
     let fast = class("fast", json!({}));
     let (mut on_claim, mut on_volume) = (json!({}), json!({}));
     let mut writes = Vec::new();
@@ -56,8 +57,9 @@ fn bound_status(on_claim: Value, on_volume: Value) -> Option<Status> {
     }
 }
 
+/// Rules: CTRL-I8, CTRL-13.14
 #[test]
-fn capacity_and_attributes_class_are_written_with_the_phase_and_never_after_it_i8() {
+fn capacity_and_attributes_class_are_written_with_the_phase_and_never_after_it() {
     let gold = json!({"spec": {"volumeAttributesClassName": "gold"}});
     let status = bound_status(json!({}), gold);
     let status = status.expect("the phase changes");
@@ -71,10 +73,11 @@ fn capacity_and_attributes_class_are_written_with_the_phase_and_never_after_it_i
     assert_eq!(status.access, AccessModes::of(&[AccessMode::ReadWriteOnce, AccessMode::ReadOnlyMany]));
 }
 
+/// Rule: BIND-4.5
 #[test]
 fn while_a_filesystem_still_has_to_grow_the_claim_keeps_its_old_size() {
     let key = annotation::PRE_RESIZE_CAPACITY.text();
     let grown = json!({"metadata": {"annotations": {key: "1Gi"}}, "spec": {"capacity": {"storage": "9Gi"}}});
     let status = bound_status(json!({}), grown).expect("the phase changes");
-    assert!(matches!(&status.capacity, Field::Set(Some(amount)) if amount.text() == "1Gi"), "4.5");
+    assert!(matches!(&status.capacity, Field::Set(Some(amount)) if amount.text() == "1Gi"), "BIND-4.5");
 }

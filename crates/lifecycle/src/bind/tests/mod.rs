@@ -1,4 +1,4 @@
-//! The rules of spec controllers 4.3 to 4.8, each by its id, on objects as the wire has them.
+//! BIND-4.3 to BIND-4.8 on objects as the wire has them.
 
 mod claims;
 mod joining;

@@ -20,10 +20,11 @@ fn free(offer: Offer) -> Option<String> {
     }
 }
 
+/// Rules: BIND-4.7.15, CTRL-14.19
 #[test]
 fn the_smallest_volume_that_fits_is_offered_and_ties_go_to_the_name() {
     let shelf = shelf([size("ten", "10Gi"), size("two-b", "2Gi"), size("two-a", "2Gi"), size("one", "1Gi")]);
-    assert_eq!(free(shelf.offer(&claim(json!({})))), Some("two-a".into()), "4.7 rule 15, weakness 19");
+    assert_eq!(free(shelf.offer(&claim(json!({})))), Some("two-a".into()), "BIND-4.7.15, CTRL-14.19");
 }
 
 #[test]
@@ -35,6 +36,7 @@ fn sizes_beyond_64_bits_are_told_apart() {
     assert_eq!(free(shelf.offer(&exact)), Some("small".into()));
 }
 
+/// Rules: BIND-4.7.2, BIND-4.7.3, BIND-4.7.4, BIND-4.7.5, BIND-4.7.6, BIND-4.7.10, BIND-4.7.12, CTRL-13.6
 #[test]
 fn what_does_not_suit_is_not_offered() {
     let cases = [
@@ -55,6 +57,7 @@ fn what_does_not_suit_is_not_offered() {
     }
 }
 
+/// Rule: BIND-4.7
 #[test]
 fn fewer_access_modes_come_first_even_when_they_are_larger() {
     let many = volume("many", json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]}}));
@@ -62,22 +65,25 @@ fn fewer_access_modes_come_first_even_when_they_are_larger() {
     assert_eq!(free(shelf.offer(&claim(json!({})))), Some("one-mode".into()));
 }
 
+/// Rule: CTRL-14.2
 #[test]
 fn a_volume_that_names_the_claim_wins_over_all_others_in_any_access_modes() {
     let wide = json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"], "capacity": {"storage": "50Gi"}}});
     let shelf = shelf([size("free", "2Gi"), volume("reserved", over(reservation(), wide))]);
     let offer = shelf.offer(&claim(json!({})));
-    assert!(matches!(&offer, Offer::Designated(volume) if volume.name() == "reserved"), "weakness 2: {offer:?}");
+    assert!(matches!(&offer, Offer::Designated(volume) if volume.name() == "reserved"), "CTRL-14.2: {offer:?}");
 }
 
+/// Rule: CTRL-14.3
 #[test]
 fn a_volume_that_names_the_claim_and_does_not_suit_it_is_said_and_nothing_else_is_given() {
     let small = json!({"spec": {"capacity": {"storage": "1Gi"}}});
     let shelf = shelf([size("free", "2Gi"), volume("reserved", over(reservation(), small))]);
     let offer = shelf.offer(&claim(json!({})));
-    assert!(matches!(&offer, Offer::Unsuitable(_, Mismatch::TooSmall)), "weakness 3: {offer:?}");
+    assert!(matches!(&offer, Offer::Unsuitable(_, Mismatch::TooSmall)), "CTRL-14.3: {offer:?}");
 }
 
+/// Rules: BIND-4.7.8, BIND-4.7.11
 #[test]
 fn a_selector_chooses_among_free_volumes_and_not_among_reserved_ones() {
     let wants = claim(json!({"spec": {"selector": {"matchLabels": {"tier": "gold"}}}}));
@@ -85,9 +91,10 @@ fn a_selector_chooses_among_free_volumes_and_not_among_reserved_ones() {
         volume("gold", json!({"metadata": {"labels": {"tier": "gold"}}, "spec": {"capacity": {"storage": "9Gi"}}}));
     assert_eq!(free(shelf([size("plain", "2Gi"), gold]).offer(&wants)), Some("gold".into()));
     let offer = shelf([volume("reserved", reservation())]).offer(&wants);
-    assert!(matches!(offer, Offer::Designated(_)), "rule 8");
+    assert!(matches!(offer, Offer::Designated(_)), "BIND-4.7.8");
 }
 
+/// Rules: BIND-4.7.1, BIND-4.7.13
 #[test]
 fn on_a_node_only_what_can_be_reached_from_there_and_is_not_taken_is_offered() {
     let there = |zone: &str| {
@@ -114,6 +121,7 @@ fn a_volume_leaves_the_shelf_as_it_changes() {
 
 proptest! {
     /// The shelf agrees with looking at every volume.
+    /// Rule: BIND-4.7
     #[test]
     fn the_shelf_finds_what_a_scan_finds(sizes in proptest::collection::vec((1_u32..9, 0_u8..3), 0..20), wanted in 1_u32..9) {
         let modes = [json!(["ReadWriteOnce"]), json!(["ReadWriteMany"]), json!(["ReadWriteOnce", "ReadWriteMany"])];
@@ -133,6 +141,7 @@ proptest! {
     }
 
     /// The same for one node, whatever the volumes ask of nodes, also after some of them have left and come back.
+    /// Rule: BIND-4.7.13
     #[test]
     fn on_a_node_the_shelf_finds_what_a_scan_finds(
         volumes in proptest::collection::vec((1_u32..9, 0_usize..6, any::<bool>()), 0..20),

@@ -1,4 +1,4 @@
-//! Classes: 10.2, first rule, and the notes of 10.1.
+//! Classes: MIGRATE-10.2, first rule, and the notes of MIGRATE-10.1.
 
 use api::Class;
 use api::keys::{annotation, label, parameter};
@@ -38,8 +38,9 @@ const AZURE_FILE: &str = "file.csi.azure.com";
 const VSPHERE: &str = "csi.vsphere.vmware.com";
 const PORTWORX: &str = "pxd.portworx.com";
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn fstype_gets_its_csi_name_in_any_case_10_2() {
+fn fstype_gets_its_csi_name_in_any_case() {
     for driver in [GCE, EBS, CINDER] {
         let translated = class_to_csi(&class(driver, json!({"FsType": "xfs", "Type": "fast"}), json!([]))).unwrap();
         assert_eq!(parameters(&translated), json!({parameter::FSTYPE.text(): "xfs", "Type": "fast"}), "{driver}");
@@ -50,8 +51,9 @@ fn fstype_gets_its_csi_name_in_any_case_10_2() {
     }
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn zone_and_zones_become_allowed_topologies_10_2() {
+fn zone_and_zones_become_allowed_topologies() {
     let keys = [
         (GCE, "topology.gke.io/zone"),
         (EBS, "topology.ebs.csi.aws.com/zone"),
@@ -73,8 +75,9 @@ fn zone_and_zones_become_allowed_topologies_10_2() {
     assert_eq!(topologies(&both)[0].1, ["b", "c"]);
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn zones_of_both_generations_get_the_drivers_key_and_others_stay_10_2() {
+fn zones_of_both_generations_get_the_drivers_key_and_others_stay() {
     let keys = [
         (GCE, "topology.gke.io/zone"),
         (EBS, "topology.ebs.csi.aws.com/zone"),
@@ -94,20 +97,23 @@ fn zones_of_both_generations_get_the_drivers_key_and_others_stay_10_2() {
     }
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn a_number_is_no_zone_for_azure_disk_10_1() {
+fn a_number_is_no_zone_for_azure_disk() {
     let translated = class_to_csi(&class(AZURE_DISK, json!({"zones": "0,12,westus-1"}), json!([]))).unwrap();
     assert_eq!(topologies(&translated)[0].1, ["", "", "westus-1"]);
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn iops_per_gb_may_be_raised_by_the_driver_10_1() {
+fn iops_per_gb_may_be_raised_by_the_driver() {
     let translated = class_to_csi(&class(EBS, json!({"iopsPerGB": "10"}), json!([]))).unwrap();
     assert_eq!(parameters(&translated), json!({"iopsPerGB": "10", "allowautoiopspergbincrease": "true"}));
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn vsphere_parameters_are_renamed_and_unknown_ones_dropped_10_1() {
+fn vsphere_parameters_are_renamed_and_unknown_ones_dropped() {
     let given = json!({
         "fstype": "ext4", "StoragePolicyName": "gold", "datastore": "d", "diskFormat": "thin",
         "hostFailuresToTolerate": "1", "forceProvisioning": "1", "cacheReservation": "2", "diskStripes": "3",
@@ -127,8 +133,9 @@ fn vsphere_parameters_are_renamed_and_unknown_ones_dropped_10_1() {
     );
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn portworx_names_its_secret_for_everything_and_changes_the_provisioner_10_1() {
+fn portworx_names_its_secret_for_everything_and_changes_the_provisioner() {
     let given = json!({
         annotation::PORTWORX_SECRET_NAME.text(): "s", annotation::PORTWORX_SECRET_NAMESPACE.text(): "n", "repl": "2",
     });

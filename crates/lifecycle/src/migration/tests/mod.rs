@@ -1,4 +1,4 @@
-//! Every rule of spec controllers 10 by its section.
+//! MIGRATE-10 by its sections.
 
 mod class;
 mod round_trip;
@@ -6,8 +6,9 @@ mod volume;
 
 use super::*;
 
+/// Rules: SIDECAR-1.10, MIGRATE-10.1
 #[test]
-fn every_plugin_and_driver_name_each_other_10_1_sidecars_1_10() {
+fn every_plugin_and_driver_name_each_other() {
     let drivers = TRANSLATORS.map(Translator::driver);
     assert_eq!(
         drivers,

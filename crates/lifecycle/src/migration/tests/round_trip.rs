@@ -92,16 +92,18 @@ fn volume(source: &Value) -> Value {
 }
 
 proptest! {
+    /// Rule: MIGRATE-10.1
     #[test]
-    fn a_source_comes_back_as_it_was_10_1(source in any_source()) {
+    fn a_source_comes_back_as_it_was(source in any_source()) {
         let before = volume(&source);
         let translated = volume_to_csi(&before).unwrap();
         prop_assert!(translated["spec"]["csi"]["driver"].is_string());
         prop_assert_eq!(volume_to_in_tree(&translated).unwrap(), before);
     }
 
+    /// Rule: MIGRATE-10.2
     #[test]
-    fn a_zone_comes_back_as_it_was_with_its_region_10_2((labels, terms) in topology(), id in text()) {
+    fn a_zone_comes_back_as_it_was_with_its_region((labels, terms) in topology(), id in text()) {
         let mut before = volume(&json!({"awsElasticBlockStore": {"volumeID": id}}));
         before["metadata"]["labels"] = labels.clone();
         before["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});

@@ -1,4 +1,4 @@
-//! Volumes and inline volumes, handles and topology: the table of 10.1 and the rules of 10.2.
+//! Volumes and inline volumes, handles and topology: the table of MIGRATE-10.1 and the rules of MIGRATE-10.2.
 
 use api::keys::{annotation, label};
 use serde_json::{Value, json};
@@ -32,8 +32,9 @@ fn terms(pv: &Value) -> Value {
     pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"].clone()
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn a_source_becomes_the_drivers_10_1() {
+fn a_source_becomes_the_drivers() {
     let uri = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";
     let table = [
         (
@@ -88,8 +89,9 @@ fn a_source_becomes_the_drivers_10_1() {
     }
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn what_cannot_be_translated_says_why_10_1() {
+fn what_cannot_be_translated_says_why() {
     let bad = [
         ("awsElasticBlockStore", json!({"volumeID": "aws://zone/disk-1"})),
         ("awsElasticBlockStore", json!({"volumeID": "aws://vol-1"})),
@@ -107,8 +109,9 @@ fn what_cannot_be_translated_says_why_10_1() {
     assert_eq!(inline_to_csi(&json!({"name": "v", "azureDisk": {"kind": "Shared"}}), "n"), Err(kind));
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn a_gce_handle_names_the_zone_or_the_region_of_the_labels_10_1() {
+fn a_gce_handle_names_the_zone_or_the_region_of_the_labels() {
     let handle = |labels| {
         let pv = labelled("gcePersistentDisk", json!({"pdName": "d"}), labels);
         volume_to_csi(&pv).map(|pv| pv["spec"]["csi"]["volumeHandle"].as_str().unwrap().to_owned())
@@ -125,8 +128,9 @@ fn a_gce_handle_names_the_zone_or_the_region_of_the_labels_10_1() {
     assert_eq!(strange, Err(Untranslatable::Zone { zone: "a".to_owned() }));
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn gce_access_modes_are_squashed_10_1() {
+fn gce_access_modes_are_squashed() {
     let table: [(&[&str], &[&str]); 7] = [
         (&["ReadWriteMany"], &["ReadWriteOnce"]),
         (&["ReadOnlyMany", "ReadWriteOnce"], &["ReadWriteOnce"]),
@@ -146,8 +150,9 @@ fn gce_access_modes_are_squashed_10_1() {
     assert_eq!(volume_to_csi(&ebs).unwrap()["spec"]["accessModes"], json!(["ReadWriteMany"]), "others stay");
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn only_gce_handles_are_repaired_and_only_what_is_unknown_10_2() {
+fn only_gce_handles_are_repaired_and_only_what_is_unknown() {
     let gce = |handle: &str, node: &str| repair_handle("pd.csi.storage.gke.io", handle, node);
     let node = "projects/p/zones/a-b-c/instances/n";
     let table = [
@@ -167,8 +172,9 @@ fn only_gce_handles_are_repaired_and_only_what_is_unknown_10_2() {
     assert!(repair_handle("local.orlop.dev", "h", "n").is_err());
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn an_azure_share_names_everything_in_its_handle_10_1() {
+fn an_azure_share_names_everything_in_its_handle() {
     let source = json!({"secretName": "azure-storage-account-acc-secret", "shareName": "x", "secretNamespace": "sn"});
     let mut share = pv("azureFile", source);
     share["metadata"]["annotations"] = json!({annotation::AZURE_FILE_RESOURCE_GROUP.text(): "rg"});
@@ -188,8 +194,9 @@ fn an_azure_share_names_everything_in_its_handle_10_1() {
     assert_eq!(nowhere["spec"]["csi"]["nodeStageSecretRef"], json!({"name": "plain", "namespace": "default"}));
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn an_azure_share_without_attributes_is_read_from_its_handle_10_1() {
+fn an_azure_share_without_attributes_is_read_from_its_handle() {
     let given = json!({"driver": "file.csi.azure.com", "volumeHandle": "rg#acc#x#"});
     let back = volume_to_in_tree(&pv("csi", given)).unwrap();
     let expected =
@@ -200,8 +207,9 @@ fn an_azure_share_without_attributes_is_read_from_its_handle_10_1() {
     assert!(matches!(short, Err(Untranslatable::Handle { .. })));
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn portworx_takes_its_secret_from_annotations_into_five_references_10_1() {
+fn portworx_takes_its_secret_from_annotations_into_five_references() {
     let mut volume = pv("portworxVolume", json!({"volumeID": "id"}));
     volume["metadata"]["annotations"] = json!({annotation::PORTWORX_SECRET_NAME.text(): "s"});
     assert_eq!(csi(&volume), json!({"driver": "pxd.portworx.com", "volumeHandle": "id"}), "both or none");
@@ -212,8 +220,9 @@ fn portworx_takes_its_secret_from_annotations_into_five_references_10_1() {
     }
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn inline_volumes_become_volumes_with_a_name_of_their_disk_10_2() {
+fn inline_volumes_become_volumes_with_a_name_of_their_disk() {
     let table = [
         ("gcePersistentDisk", json!({"pdName": "d", "readOnly": true}), "pd.csi.storage.gke.io-d", "ReadOnlyMany"),
         ("gcePersistentDisk", json!({"pdName": "d"}), "pd.csi.storage.gke.io-d", "ReadWriteOnce"),
@@ -252,8 +261,9 @@ fn ebs() -> Value {
     pv("awsElasticBlockStore", json!({"volumeID": "i"}))
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn a_zone_in_the_affinity_gets_the_drivers_key_10_2() {
+fn a_zone_in_the_affinity_gets_the_drivers_key() {
     let other = expression("other", &["x"]);
     for (zone, region) in [(label::ZONE, label::REGION), (label::BETA_ZONE, label::BETA_REGION)] {
         let given = json!([{"matchExpressions": [
@@ -266,8 +276,9 @@ fn a_zone_in_the_affinity_gets_the_drivers_key_10_2() {
     }
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn a_zone_that_only_a_label_has_is_required_in_every_term_10_2() {
+fn a_zone_that_only_a_label_has_is_required_in_every_term() {
     for zone in [label::ZONE, label::BETA_ZONE] {
         let labels = json!({zone.text(): "b__a__ __b"});
         let bare = labelled("awsElasticBlockStore", json!({"volumeID": "i"}), labels);
@@ -281,8 +292,9 @@ fn a_zone_that_only_a_label_has_is_required_in_every_term_10_2() {
     assert_eq!(volume_to_csi(&ebs()).unwrap()["spec"].get("nodeAffinity"), None, "no zone, no affinity");
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn azure_disk_and_shares_and_portworx_keep_their_topology_10_1() {
+fn azure_disk_and_shares_and_portworx_keep_their_topology() {
     let given = json!([{"matchExpressions": [expression(label::ZONE.text(), &["1"])]}]);
     for (field, source) in [
         ("azureDisk", json!({"diskURI": "u"})),
@@ -293,8 +305,9 @@ fn azure_disk_and_shares_and_portworx_keep_their_topology_10_1() {
     }
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn vsphere_translates_zone_and_region_10_1() {
+fn vsphere_translates_zone_and_region() {
     let labels = json!({label::ZONE.text(): "z__1", label::REGION.text(): "r"});
     let bare = labelled("vsphereVolume", json!({"volumePath": "p"}), labels);
     let expected = json!([{"matchExpressions": [
@@ -308,8 +321,9 @@ fn vsphere_translates_zone_and_region_10_1() {
     assert_eq!(back["metadata"]["labels"], json!({label::ZONE.text(): "z__1", label::REGION.text(): "r"}));
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn a_region_is_told_from_zones_where_the_provider_does_so_10_2() {
+fn a_region_is_told_from_zones_where_the_provider_does_so() {
     let table = [
         ("ebs.csi.aws.com", EBS_ZONE, "us-west-2a", Some("us-west-2")),
         ("ebs.csi.aws.com", EBS_ZONE, "us-gov-east-1a", Some("us-gov-east-1")),
@@ -340,8 +354,9 @@ fn a_region_is_told_from_zones_where_the_provider_does_so_10_2() {
     }
 }
 
+/// Rule: MIGRATE-10.2
 #[test]
-fn labels_that_a_volume_has_are_kept_and_a_region_in_a_term_is_not_doubled_10_2() {
+fn labels_that_a_volume_has_are_kept_and_a_region_in_a_term_is_not_doubled() {
     let term = json!({"matchExpressions": [
         expression(label::REGION.text(), &["mine"]), expression(EBS_ZONE, &["us-east-1b", "us-east-1a"])
     ]});
@@ -353,8 +368,9 @@ fn labels_that_a_volume_has_are_kept_and_a_region_in_a_term_is_not_doubled_10_2(
     assert_eq!(back["metadata"]["labels"], labels);
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn a_disk_name_is_the_end_of_its_uri_10_1() {
+fn a_disk_name_is_the_end_of_its_uri() {
     let back = |uri: &str| volume_to_in_tree(&pv("csi", json!({"driver": "disk.csi.azure.com", "volumeHandle": uri})));
     let managed = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d1";
     let expected = json!({"diskName": "d1", "diskURI": managed, "fsType": "", "readOnly": false, "kind": "Managed"});
@@ -367,8 +383,9 @@ fn a_disk_name_is_the_end_of_its_uri_10_1() {
     }
 }
 
+/// Rule: MIGRATE-10.1
 #[test]
-fn a_bad_partition_is_said_10_1() {
+fn a_bad_partition_is_said() {
     for driver in ["ebs.csi.aws.com", "pd.csi.storage.gke.io"] {
         let source = json!({"driver": driver, "volumeHandle": "a/b/c/d/e/f", "volumeAttributes": {"partition": "x"}});
         assert_eq!(volume_to_in_tree(&pv("csi", source)), Err(Untranslatable::Partition { partition: "x".to_owned() }));

@@ -1,4 +1,4 @@
-//! What a driver can do, as far as provisioning and attaching ask (spec sidecars 2.6, 3.2).
+//! What a driver can do, as far as provisioning and attaching ask (PROVISION-2.6, ATTACHER-3.2).
 
 use std::collections::BTreeSet;
 use std::fmt;

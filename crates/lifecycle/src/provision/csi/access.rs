@@ -1,4 +1,4 @@
-//! From access modes to a driver's (spec sidecars 1.6).
+//! From access modes to a driver's (SIDECAR-1.6).
 
 use api::{AccessMode, AccessModes};
 use serde::{Deserialize, Serialize};

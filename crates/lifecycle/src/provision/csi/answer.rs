@@ -1,5 +1,5 @@
-//! What a driver said about a new volume: whether it is what was asked for, and the PersistentVolume of it (spec sidecars
-//! 2.8, 2.9, 2.10).
+//! What a driver said about a new volume: whether it is what was asked for, and the PersistentVolume of it
+//! (PROVISION-2.8, PROVISION-2.9, PROVISION-2.10).
 
 use std::collections::BTreeMap;
 
@@ -99,8 +99,8 @@ pub fn persistent_volume(plan: &Plan, answer: &Answer, identity: &str) -> Value 
     })
 }
 
-/// From which nodes a volume can be reached. Entries without segments say nothing: a selector without terms, which the API
-/// refuses, is not written (sidecars 2.9 [BUG]).
+/// From which nodes a volume can be reached. Entries without segments say nothing: a selector without terms, which the
+/// API refuses, is not written (PROVISION-2.9 [BUG]).
 fn affinity(places: &[Term]) -> Option<Value> {
     let expressions = |term: &Term| -> Vec<Value> {
         term.0.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]})).collect()

@@ -1,4 +1,5 @@
-//! What a CSI driver is asked for a claim, and what is made of its answer (spec sidecars 1.6, 1.9, 2.6 to 2.10).
+//! What a CSI driver is asked for a claim, and what is made of its answer (SIDECAR-1.6, SIDECAR-1.9, PROVISION-2.6 to
+//! PROVISION-2.10).
 //!
 //! In the order in which a claim meets them: [`outline`] checks everything that the claim, its class and the driver's
 //! abilities alone decide; [`source`] checks where content comes from; [`topology`] says where the volume may go; the

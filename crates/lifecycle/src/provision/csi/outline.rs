@@ -1,4 +1,5 @@
-//! What the claim, its class and the driver's abilities alone decide about a volume to be (spec sidecars 2.6, 2.7).
+//! What the claim, its class and the driver's abilities alone decide about a volume to be (PROVISION-2.6,
+//! PROVISION-2.7).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -108,7 +109,7 @@ pub fn outline(seen: &Seen<'_>) -> Result<Outline, Unfit> {
     }
 }
 
-/// A class of the driver's own, or of the plugin that it took over from, in the driver's words (sidecars 2.6).
+/// A class of the driver's own, or of the plugin that it took over from, in the driver's words (PROVISION-2.6).
 pub fn in_drivers_words<'a>(class: &'a Class, driver: &str) -> Result<Cow<'a, Class>, Unfit> {
     match *class.provisioner == *driver {
         true => Ok(Cow::Borrowed(class)),

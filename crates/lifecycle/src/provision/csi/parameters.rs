@@ -1,4 +1,4 @@
-//! Parameters of a class: which are the provisioner's own, and the filesystem type among them (spec sidecars 2.7).
+//! Parameters of a class: which are the provisioner's own, and the filesystem type among them (PROVISION-2.7).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! References to secrets: which keys name them, and how names are made from templates (spec sidecars 1.9, 2.7).
+//! References to secrets: which keys name them, and how names are made from templates (SIDECAR-1.9, PROVISION-2.7).
 //!
 //! # Invariants
 //! 1. What a claim's user controls (its name and its annotations) can choose the *name* of a secret and never its

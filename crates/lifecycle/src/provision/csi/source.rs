@@ -1,4 +1,4 @@
-//! Where a new volume's content comes from: clones, snapshots, and grants across namespaces (spec sidecars 2.8).
+//! Where a new volume's content comes from: clones, snapshots, and grants across namespaces (PROVISION-2.8).
 
 use api::keys::{annotation, finalizer};
 use api::{

@@ -1,4 +1,4 @@
-//! Where a volume may go, and where it is (spec sidecars 2.9).
+//! Where a volume may go, and where it is (PROVISION-2.9).
 //!
 //! # Invariants
 //! 1. Equal inputs give equal requirements: nothing depends on the order of lists or on chance.

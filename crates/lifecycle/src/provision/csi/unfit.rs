@@ -1,4 +1,4 @@
-//! Why there is no plan for a claim, and how that stands (spec sidecars 2.6).
+//! Why there is no plan for a claim, and how that stands (PROVISION-2.6).
 
 use super::ability::Lacking;
 use super::access::BadAccess;

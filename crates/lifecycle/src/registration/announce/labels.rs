@@ -123,7 +123,7 @@ fn check(said: &Said) -> Result<(), Refusal> {
     }
 }
 
-/// Whether one segment can stand beside what other drivers and the node say (4.3).
+/// Whether one segment can stand beside what other drivers and the node say (NODE-4.3).
 fn agree(
     node: &Node,
     said: &Said,

@@ -1,4 +1,4 @@
-//! What Node and CSINode should say about the drivers of a machine (spec node 4.2, 4.3, 31 #15).
+//! What Node and CSINode should say about the drivers of a machine (NODE-4.2, NODE-4.3, NODE-31.15).
 //!
 //! The whole is decided from the whole: which drivers are registered, what each said of the node, and what the objects say.
 //! So it does not matter what was written last, by whom, or where a process died in between.
@@ -39,7 +39,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// Reads the limit of NodeGetInfo: nothing for 0 and less, and no more than the API can say (4.3).
+    /// Reads the limit of NodeGetInfo: nothing for 0 and less, and no more than the API can say (NODE-4.3).
     pub fn limit_of(volumes: i64) -> Option<i32> {
         (volumes > 0).then(|| i32::try_from(volumes).unwrap_or(i32::MAX))
     }

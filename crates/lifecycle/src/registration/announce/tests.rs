@@ -86,8 +86,9 @@ fn settle(mut node: Node, mut csi_node: CsiNode, said: &[Said], kept: Kept<'_>) 
     panic!("it never ends: {reasons:?}");
 }
 
+/// Rule: NODE-4.2
 #[test]
-fn node_4_2_a_csinode_is_made_for_this_node_and_a_namesakes_is_deleted_first() {
+fn a_csinode_is_made_for_this_node_and_a_namesakes_is_deleted_first() {
     let node = node(json!({}), json!({}));
     let (said, nobody) = ([], nobody());
     let base = Observed {
@@ -111,8 +112,9 @@ fn node_4_2_a_csinode_is_made_for_this_node_and_a_namesakes_is_deleted_first() {
     assert_eq!(nowhere.decision, Decision::rest(Because::NoNode));
 }
 
+/// Rule: NODE-4.3
 #[test]
-fn node_4_3_the_node_first_then_csinode() {
+fn the_node_first_then_csinode() {
     let nobody = nobody();
     let one = Said { limit: Some(7), ..said("d", &[("zone", "a"), ("area", "b")]) };
     let kept = Kept::Only(&nobody);
@@ -125,16 +127,18 @@ fn node_4_3_the_node_first_then_csinode() {
     assert_eq!(entry.allocatable, Some(Allocatable { count: Some(7) }));
 }
 
+/// Rule: NODE-32.5
 #[test]
-fn node_32_5_how_many_volumes_fit_is_said_as_the_api_can_say_it() {
+fn how_many_volumes_fit_is_said_as_the_api_can_say_it() {
     assert_eq!(Said::limit_of(0), None);
     assert_eq!(Said::limit_of(-3), None);
     assert_eq!(Said::limit_of(39), Some(39));
     assert_eq!(Said::limit_of(i64::from(i32::MAX) + 5), Some(i32::MAX));
 }
 
+/// Rules: NODE-32.5, NODE-4.3
 #[test]
-fn node_32_5_another_limit_touches_csinode_only() {
+fn another_limit_touches_csinode_only() {
     let node = node(json!({}), json!({annotation::NODE_IDS.text(): r#"{"d":"id"}"#}));
     let listed = csi_node(json!([{"name": "d", "nodeID": "id", "topologyKeys": null, "allocatable": {"count": 3}}]));
     let (more, nobody) = (Said { limit: Some(4), ..said("d", &[]) }, nobody());
@@ -142,11 +146,12 @@ fn node_32_5_another_limit_touches_csinode_only() {
     assert_eq!(drivers(&verdict)[0].allocatable, Some(Allocatable { count: Some(4) }));
     let same = Said { limit: Some(3), ..said("d", &[]) };
     let verdict = look(&node, &listed, &[same], Kept::Only(&nobody));
-    assert!(verdict.decision.is_rest(), "node 4.3: nothing is written when nothing changed: {verdict:?}");
+    assert!(verdict.decision.is_rest(), "NODE-4.3: nothing is written when nothing changed: {verdict:?}");
 }
 
+/// Rules: NODE-4.3, NODE-32.4
 #[test]
-fn node_4_3_32_4_a_label_with_another_value_refuses_the_driver_and_nobody_else() {
+fn a_label_with_another_value_refuses_the_driver_and_nobody_else() {
     let nobody = nobody();
     let both = [said("wrong", &[("zone", "b"), ("rack", "1")]), said("right", &[("zone", "a")])];
     let verdict = look(&node(json!({"zone": "a"}), json!({})), &csi_node(json!([])), &both, Kept::Only(&nobody));
@@ -157,8 +162,9 @@ fn node_4_3_32_4_a_label_with_another_value_refuses_the_driver_and_nobody_else()
     assert!(change(&verdict).labels.is_empty(), "nothing of the refused driver is written");
 }
 
+/// Rule: NODE-4.3
 #[test]
-fn node_4_3_two_drivers_share_a_key_only_with_equal_values() {
+fn two_drivers_share_a_key_only_with_equal_values() {
     let nobody = nobody();
     let three = [said("one", &[("zone", "a")]), said("two", &[("zone", "a")]), said("three", &[("zone", "b")])];
     let verdict = look(&node(json!({}), json!({})), &csi_node(json!([])), &three, Kept::Only(&nobody));
@@ -167,8 +173,9 @@ fn node_4_3_two_drivers_share_a_key_only_with_equal_values() {
     assert!(text.contains("\"one\"") && text.contains("\"b\""), "{text}");
 }
 
+/// Rule: NODE-4.3
 #[test]
-fn node_4_3_what_the_api_would_refuse_is_refused_for_its_driver_alone() {
+fn what_the_api_would_refuse_is_refused_for_its_driver_alone() {
     let nobody = nobody();
     let rows = [
         (Said { node_id: String::new(), ..said("d", &[]) }, "node_id"),
@@ -185,8 +192,9 @@ fn node_4_3_what_the_api_would_refuse_is_refused_for_its_driver_alone() {
     }
 }
 
+/// Rules: NODE-4.3, NODE-32.3, NODE-31.15
 #[test]
-fn node_4_3_32_3_a_driver_that_left_goes_from_csinode_first_and_then_from_the_node() {
+fn a_driver_that_left_goes_from_csinode_first_and_then_from_the_node() {
     let (one, nobody) = ([said("d", &[("zone", "a")])], nobody());
     let (with, listed, _) =
         settle(node(json!({"own": "x"}), json!({})), csi_node(json!([])), &one, Kept::Only(&nobody));
@@ -194,11 +202,12 @@ fn node_4_3_32_3_a_driver_that_left_goes_from_csinode_first_and_then_from_the_no
     assert_eq!(reasons, [Because::CsiNodeDiffers, Because::NodeHasOld, Because::Announced]);
     assert!(empty.drivers.is_empty());
     assert_eq!(left.meta.annotations.iter().count(), 0, "{:?}", left.meta.annotations);
-    assert_eq!(pairs(left.meta.labels.iter()), pairs([("own", "x")].into_iter()), "31 #15");
+    assert_eq!(pairs(left.meta.labels.iter()), pairs([("own", "x")].into_iter()), "NODE-31.15");
 }
 
+/// Rule: NODE-31.14
 #[test]
-fn node_31_14_a_driver_that_left_a_moment_ago_stays_as_it_was() {
+fn a_driver_that_left_a_moment_ago_stays_as_it_was() {
     let (one, nobody) = ([said("d", &[("zone", "a")])], nobody());
     let kept = BTreeSet::from(["d".to_owned()]);
     let (with, listed, _) = settle(node(json!({}), json!({})), csi_node(json!([])), &one, Kept::Only(&nobody));
@@ -208,8 +217,9 @@ fn node_31_14_a_driver_that_left_a_moment_ago_stays_as_it_was() {
     assert!(verdict.decision.is_rest(), "nothing goes when the agent has just started: {verdict:?}");
 }
 
+/// Rule: NODE-31.15
 #[test]
-fn node_31_15_labels_that_were_there_before_us_or_were_changed_since_stay() {
+fn labels_that_were_there_before_us_or_were_changed_since_stay() {
     let (one, nobody) = ([said("d", &[("zone", "a"), ("rack", "1")])], nobody());
     let (with, listed, _) =
         settle(node(json!({"zone": "a"}), json!({})), csi_node(json!([])), &one, Kept::Only(&nobody));
@@ -221,8 +231,9 @@ fn node_31_15_labels_that_were_there_before_us_or_were_changed_since_stay() {
     assert_eq!(left.meta.annotation(annotation::TOPOLOGY_LABELS), None);
 }
 
+/// Rule: NODE-31.15
 #[test]
-fn node_31_15_a_driver_that_moved_changes_its_own_label_and_its_entry() {
+fn a_driver_that_moved_changes_its_own_label_and_its_entry() {
     let nobody = nobody();
     let kept = Kept::Only(&nobody);
     let (before, after) = ([said("d", &[("zone", "a")])], [said("d", &[("zone", "b"), ("rack", "1")])]);
@@ -234,8 +245,9 @@ fn node_31_15_a_driver_that_moved_changes_its_own_label_and_its_entry() {
     assert_eq!(listed.driver("d").map(|entry| entry.topology_keys().len()), Some(2));
 }
 
+/// Rule: NODE-31.15
 #[test]
-fn node_31_15_entries_nobody_stands_behind_go_and_annotations_nobody_can_read_are_written_anew() {
+fn entries_nobody_stands_behind_go_and_annotations_nobody_can_read_are_written_anew() {
     let stale = json!([{"name": "gone", "nodeID": "x"}, {"name": "d", "nodeID": "id", "topologyKeys": []}]);
     let broken = node(json!({}), json!({annotation::NODE_IDS.text(): "{not json"}));
     let nobody = nobody();

@@ -23,8 +23,9 @@ fn running(world: &mut World, name: &str) {
 
 const FULL: &str = "0/1 nodes are available: 1 node(s) exceed max volume count.";
 
+/// Rule: SCHED-5.9
 #[test]
-fn a_node_takes_as_many_volumes_as_its_driver_says_5_9() {
+fn a_node_takes_as_many_volumes_as_its_driver_says() {
     let mut world = world(json!(2));
     running(&mut world, "one");
     assert!(world.placed(&user()).is_ok());
@@ -32,16 +33,18 @@ fn a_node_takes_as_many_volumes_as_its_driver_says_5_9() {
     assert_eq!(world.refusal(&user()), FULL);
 }
 
+/// Rule: SCHED-5.9
 #[test]
-fn a_volume_that_is_there_already_takes_no_more_place_5_9() {
+fn a_volume_that_is_there_already_takes_no_more_place() {
     let mut world = world(json!(1));
     running(&mut world, "one");
     assert!(world.placed(&pod("p", &["one"], json!({}))).is_ok());
     assert_eq!(world.refusal(&user()), FULL);
 }
 
+/// Rule: SCHED-5.9
 #[test]
-fn what_is_attached_without_a_pod_takes_a_place_5_9() {
+fn what_is_attached_without_a_pod_takes_a_place() {
     let mut world = world(json!(1));
     let attachment = |volume: Value| -> Attachment {
         read(
@@ -66,8 +69,9 @@ fn pods_in_flight_take_places_too() {
     assert_eq!(outcome(place(&user(), &world, &book, NOW)), Err(FULL.into()));
 }
 
+/// Rule: CTRL-14.26
 #[test]
-fn without_a_csinode_or_a_count_there_is_no_limit_weakness_26() {
+fn without_a_csinode_or_a_count_there_is_no_limit() {
     let mut world = world(Value::Null);
     running(&mut world, "one");
     assert!(world.placed(&user()).is_ok());
@@ -75,8 +79,9 @@ fn without_a_csinode_or_a_count_there_is_no_limit_weakness_26() {
     assert!(world.placed(&user()).is_ok());
 }
 
+/// Rule: SCHED-5.9
 #[test]
-fn a_driver_may_ask_that_pods_go_only_where_it_runs_5_9() {
+fn a_driver_may_ask_that_pods_go_only_where_it_runs() {
     let mut world = world(json!(9));
     world.csi_nodes.clear();
     let spec = json!({"preventPodSchedulingIfMissing": true});
@@ -85,8 +90,9 @@ fn a_driver_may_ask_that_pods_go_only_where_it_runs_5_9() {
     assert_eq!(world.refusal(&user()), refused);
 }
 
+/// Rule: SCHED-5.9
 #[test]
-fn volumes_that_a_driver_took_over_take_its_places_5_9() {
+fn volumes_that_a_driver_took_over_take_its_places() {
     let mut world = World::new();
     world.nodes.remove(&Key::cluster("b"));
     let driver = json!({"name": "ebs.csi.aws.com", "nodeID": "a", "allocatable": {"count": 1}});

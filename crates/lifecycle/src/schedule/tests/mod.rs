@@ -1,4 +1,4 @@
-//! The rules of spec controllers 5, each by its id, on objects as the wire has them.
+//! SCHED-5 on objects as the wire has them.
 
 mod limits;
 mod places;

@@ -12,8 +12,9 @@ fn a_pod_without_claims_goes_to_the_emptiest_node_and_of_equals_to_the_first() {
     assert_eq!(world.placed(&pod("p", &[], json!({}))).map(|(node, _)| node), Ok("b".into()));
 }
 
+/// Rule: SCHED-5.1
 #[test]
-fn claims_are_looked_at_before_nodes_5_1() {
+fn claims_are_looked_at_before_nodes() {
     let mut world = World::new();
     let uses = |claims: &[&str]| pod("p", claims, json!({}));
     let told = |world: &World| world.refusal(&uses(&["c"]));
@@ -25,8 +26,9 @@ fn claims_are_looked_at_before_nodes_5_1() {
     assert_eq!(told(&world), r#"0/2 nodes are available: persistentvolumeclaim "c" is being deleted."#);
 }
 
+/// Rule: SCHED-5.1
 #[test]
-fn a_claim_made_for_a_pod_is_waited_for_and_a_strangers_is_refused_5_1() {
+fn a_claim_made_for_a_pod_is_waited_for_and_a_strangers_is_refused() {
     let mut world = World::new();
     let volumes = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]);
     let pod = pod("p", &[], json!({"spec": {"volumes": volumes}}));
@@ -40,8 +42,9 @@ fn a_claim_made_for_a_pod_is_waited_for_and_a_strangers_is_refused_5_1() {
     assert_eq!(world.placed(&pod), Ok(("a".into(), vec![Means::Make])));
 }
 
+/// Rule: SCHED-5.1
 #[test]
-fn a_claim_that_does_not_wait_for_a_pod_has_to_be_bound_first_5_1() {
+fn a_claim_that_does_not_wait_for_a_pod_has_to_be_bound_first() {
     let immediate = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
     let mut world = World::new();
     put!(world, classes, class("now", json!({"volumeBindingMode": "Immediate"})));
@@ -58,8 +61,9 @@ fn a_claim_that_does_not_wait_for_a_pod_has_to_be_bound_first_5_1() {
     }
 }
 
+/// Rule: SCHED-F1
 #[test]
-fn a_bound_volume_decides_where_f1() {
+fn a_bound_volume_decides_where() {
     let mut world = World::new();
     put!(world, claims, claim("c", bound_to("v")));
     let pod = pod("p", &["c"], json!({}));
@@ -72,8 +76,9 @@ fn a_bound_volume_decides_where_f1() {
     assert_eq!(world.refusal(&pod), elsewhere);
 }
 
+/// Rule: SCHED-F2
 #[test]
-fn a_claim_meant_for_a_node_goes_nowhere_else_f2() {
+fn a_claim_meant_for_a_node_goes_nowhere_else() {
     let mut world = World::new();
     put!(world, claims, claim("c", meant_for("b")));
     assert_eq!(world.placed(&pod("p", &["c"], json!({}))), Ok(("b".into(), vec![Means::Make])));
@@ -83,8 +88,9 @@ fn a_claim_meant_for_a_node_goes_nowhere_else_f2() {
     assert_eq!(world.refusal(&pod("p", &["c"], json!({}))), refused);
 }
 
+/// Rule: SCHED-F3
 #[test]
-fn sizes_that_cross_are_matched_smallest_first_and_no_volume_twice_f3() {
+fn sizes_that_cross_are_matched_smallest_first_and_no_volume_twice() {
     let mut world = World::new();
     put!(world, volumes, volume("big", over(only_in("b"), json!({"spec": {"capacity": {"storage": "9Gi"}}}))));
     put!(world, volumes, volume("small", only_in("b")));
@@ -95,8 +101,9 @@ fn sizes_that_cross_are_matched_smallest_first_and_no_volume_twice_f3() {
     assert_eq!(world.placed(&pod("p", &["large", "little"], json!({}))), Ok(("b".into(), means)));
 }
 
+/// Rule: SCHED-F4
 #[test]
-fn a_class_without_a_provisioner_needs_a_volume_f4() {
+fn a_class_without_a_provisioner_needs_a_volume() {
     let mut world = World::new();
     put!(world, claims, claim("c", json!({})));
     put!(world, classes, class("late", json!({"provisioner": provisioner::NONE})));
@@ -104,8 +111,9 @@ fn a_class_without_a_provisioner_needs_a_volume_f4() {
     assert_eq!(world.refusal(&pod("p", &["c"], json!({}))), refused);
 }
 
+/// Rule: SCHED-F4
 #[test]
-fn a_class_says_in_which_topologies_volumes_are_made_f4() {
+fn a_class_says_in_which_topologies_volumes_are_made() {
     let mut world = World::new();
     put!(world, claims, claim("c", json!({})));
     let only =
@@ -119,11 +127,12 @@ fn a_class_says_in_which_topologies_volumes_are_made_f4() {
     assert!(world.placed(&pod("p", &["c"], json!({}))).is_err());
 }
 
+/// Rules: CTRL-14.30, CTRL-14.3
 #[test]
 fn a_volume_that_names_the_claim_is_waited_for_and_nothing_is_made_instead() {
     let mut world = World::new();
     put!(world, claims, claim("c", json!({})));
-    // Weakness 30: of another class, which the binder accepts all the same.
+    // CTRL-14.30: of another class, which the binder accepts all the same.
     let reserved = over(over(reference("c"), only_in("b")), json!({"spec": {"storageClassName": "other"}}));
     put!(world, volumes, volume("v", reserved));
     let means = vec![Means::Designated { volume: Word::new("v") }];
@@ -134,8 +143,9 @@ fn a_volume_that_names_the_claim_is_waited_for_and_nothing_is_made_instead() {
     assert_eq!(told, format!("0/2 nodes are available: {want}."));
 }
 
+/// Rules: SCHED-5.5.1, CTRL-I12, CTRL-13.29
 #[test]
-fn two_pods_in_flight_never_share_a_volume_13_4_i12() {
+fn two_pods_in_flight_never_share_a_volume() {
     let mut world = World::new();
     put!(world, classes, class("late", json!({"provisioner": provisioner::NONE})));
     put!(world, volumes, volume("v", json!({})));
@@ -149,8 +159,9 @@ fn two_pods_in_flight_never_share_a_volume_13_4_i12() {
     assert!(outcome(place(&second, &world, &book, NOW)).is_ok());
 }
 
+/// Rule: CTRL-13.28
 #[test]
-fn two_pods_with_one_claim_go_where_the_first_one_goes_13_4_28() {
+fn two_pods_with_one_claim_go_where_the_first_one_goes() {
     let mut world = World::new();
     put!(world, claims, claim("c", json!({})));
     put!(world, volumes, volume("v", only_in("b")));
@@ -163,8 +174,9 @@ fn two_pods_with_one_claim_go_where_the_first_one_goes_13_4_28() {
     assert_eq!(outcome(place(&second, &world, &book, NOW)), Ok(("b".into(), vec![volume_means("v")])));
 }
 
+/// Rule: SCHED-5.9
 #[test]
-fn a_claim_for_one_pod_only_is_not_shared_5_9() {
+fn a_claim_for_one_pod_only_is_not_shared() {
     let mut world = World::new();
     put!(world, claims, claim("c", json!({"spec": {"accessModes": ["ReadWriteOncePod"]}})));
     let waiting = pod("p", &["c"], json!({}));
@@ -224,6 +236,7 @@ fn a_taint_that_only_discourages_refuses_nobody() {
     assert!(world.placed(&pod("p", &[], json!({}))).is_ok());
 }
 
+/// Rule: SCHED-5.9
 #[test]
 fn labels_of_a_bound_volume_keep_it_in_its_zones_volume_zone() {
     use api::keys::label;
@@ -250,8 +263,9 @@ fn without_nodes_that_is_said() {
     assert_eq!(notice.reason, "FailedScheduling");
 }
 
+/// Rule: SCHED-5.2
 #[test]
-fn reasons_of_affinity_and_of_binding_are_both_counted_5_2() {
+fn reasons_of_affinity_and_of_binding_are_both_counted() {
     let mut world = World::new();
     put!(world, claims, claim("c", bound_to("v")));
     put!(world, volumes, volume("v", over(reference("c"), only_in("z"))));
@@ -269,8 +283,9 @@ fn unpinned(world: &World, pod: &Pod, book: &Book) -> Option<(String, Why)> {
     }
 }
 
+/// Rule: CTRL-14.29
 #[test]
-fn a_claim_meant_for_a_node_that_is_gone_is_freed_weakness_29() {
+fn a_claim_meant_for_a_node_that_is_gone_is_freed() {
     let mut world = World::new();
     put!(world, claims, claim("c", meant_for("gone")));
     let (pod, book) = (pod("p", &["c"], json!({})), world.book());
@@ -280,8 +295,9 @@ fn a_claim_meant_for_a_node_that_is_gone_is_freed_weakness_29() {
     assert_eq!(unpinned(&world, &pod, &world.book()), None);
 }
 
+/// Rule: CTRL-14.23
 #[test]
-fn siblings_that_cannot_meet_are_freed_unless_others_count_on_them_weakness_23() {
+fn siblings_that_cannot_meet_are_freed_unless_others_count_on_them() {
     let mut world = World::new();
     put!(world, drivers, telling());
     world.capacities.push(Arc::new(capacity("of-b", "b", json!({}))));

@@ -30,8 +30,9 @@ fn world(claim_patch: Value, volume_patch: Value) -> World {
     world
 }
 
+/// Rule: SCHED-5.6
 #[test]
-fn a_free_volume_is_made_to_name_the_claim_5_6() {
+fn a_free_volume_is_made_to_name_the_claim() {
     let world = world(json!({}), json!({}));
     let verdict = next(&world, &mut planned(volume_means("v")));
     let [Action::Bond { volume, claim, uid }] = verdict.actions.as_slice() else { panic!("{verdict:?}") };
@@ -39,6 +40,7 @@ fn a_free_volume_is_made_to_name_the_claim_5_6() {
     assert_eq!((claim.name(), uid.as_str()), ("c", "c-uid"));
 }
 
+/// Rule: CTRL-13.23
 #[test]
 fn a_volume_that_is_no_longer_free_is_not_taken() {
     for patch in [json!({"status": {"phase": "Released"}}), json!({"spec": {"capacity": {"storage": "1Gi"}}})] {
@@ -51,8 +53,9 @@ fn a_volume_that_is_no_longer_free_is_not_taken() {
     assert_eq!(given_up(&verdict), &Because::Taken { volume: Word::new("v") });
 }
 
+/// Rule: SCHED-K5
 #[test]
-fn the_binder_is_waited_for_k5() {
+fn the_binder_is_waited_for() {
     let world = world(json!({}), reference("c"));
     for means in [volume_means("v"), Means::Designated { volume: Word::new("v") }] {
         let verdict = next(&world, &mut planned(means));
@@ -61,8 +64,9 @@ fn the_binder_is_waited_for_k5() {
     }
 }
 
+/// Rules: SCHED-K4, CTRL-13.26
 #[test]
-fn a_bond_that_somebody_took_away_ends_the_plan_k4() {
+fn a_bond_that_somebody_took_away_ends_the_plan() {
     let mut world = world(json!({}), reference("c"));
     let mut plan = planned(volume_means("v"));
     assert!(next(&world, &mut plan).is_rest());
@@ -72,8 +76,9 @@ fn a_bond_that_somebody_took_away_ends_the_plan_k4() {
     assert_eq!(given_up(&next(&world, &mut plan)), &Because::BondReset { volume: Word::new("v") });
 }
 
+/// Rules: SCHED-K3, CTRL-13.26
 #[test]
-fn a_volume_that_has_moved_or_gone_ends_the_plan_k3() {
+fn a_volume_that_has_moved_or_gone_ends_the_plan() {
     let mut world = world(json!({}), over(reference("c"), only_in("b")));
     let verdict = next(&world, &mut planned(volume_means("v")));
     assert_eq!(given_up(&verdict), &Because::Elsewhere { volume: "v".into(), node: Word::new("a") });
@@ -82,16 +87,17 @@ fn a_volume_that_has_moved_or_gone_ends_the_plan_k3() {
     assert_eq!(given_up(&verdict), &Because::VolumeGone { volume: Word::new("v") });
 }
 
+/// Rules: SCHED-K11, SCHED-K7, CTRL-I11
 #[test]
-fn a_volume_to_be_made_is_asked_for_once_i11() {
+fn a_volume_to_be_made_is_asked_for_once() {
     let mut world = world(json!({}), json!({}));
     let mut plan = planned(Means::Make);
     let verdict = next(&world, &mut plan);
     let [Action::Pin { claim, revision, node, .. }] = verdict.actions.as_slice() else { panic!("{verdict:?}") };
     assert_eq!((claim.name(), revision.get(), &**node), ("c", 50, "a"));
     put!(world, claims, claim_of(meant_for("a")));
-    assert!(next(&world, &mut plan).is_rest(), "K11");
-    // K7, K8: the provisioner says "not there" by taking it away.
+    assert!(next(&world, &mut plan).is_rest(), "SCHED-K11");
+    // SCHED-K7: the provisioner says "not there" by taking it away.
     put!(world, claims, claim_of(json!({})));
     assert_eq!(given_up(&next(&world, &mut plan)), &Because::NotMade { claim: "c".into() });
 }
@@ -100,24 +106,27 @@ fn claim_of(patch: Value) -> Claim {
     claim("c", patch)
 }
 
+/// Rule: SCHED-K8
 #[test]
-fn a_claim_that_another_scheduler_meant_for_another_node_is_left_to_it_k8() {
+fn a_claim_that_another_scheduler_meant_for_another_node_is_left_to_it() {
     let world = world(meant_for("b"), json!({}));
     assert_eq!(given_up(&next(&world, &mut planned(Means::Make))), &Because::NotMade { claim: "c".into() });
 }
 
+/// Rules: SCHED-K9, SCHED-K10, CTRL-13.27
 #[test]
-fn a_volume_that_the_cache_does_not_know_yet_is_waited_for_k9() {
+fn a_volume_that_the_cache_does_not_know_yet_is_waited_for() {
     let mut world = world(bound_to("new"), json!({}));
     let verdict = next(&world, &mut planned(Means::Make));
     assert!(verdict.is_rest() && matches!(verdict.because, Because::AwaitingVolume { .. }), "{verdict:?}");
     put!(world, volumes, volume("new", over(reference("c"), only_in("b"))));
     let verdict = next(&world, &mut planned(Means::Make));
-    assert_eq!(given_up(&verdict), &Because::Elsewhere { volume: "new".into(), node: Word::new("a") }, "K10");
+    assert_eq!(given_up(&verdict), &Because::Elsewhere { volume: "new".into(), node: Word::new("a") }, "SCHED-K10");
 }
 
+/// Rules: SCHED-K12, CTRL-I10
 #[test]
-fn with_all_claims_bound_the_pod_goes_k12_i10() {
+fn with_all_claims_bound_the_pod_goes() {
     let world = world(bound_to("v"), over(reference("c"), only_in("a")));
     for means in [Means::Bound, Means::Make, volume_means("v")] {
         let verdict = next(&world, &mut planned(means));
@@ -125,8 +134,9 @@ fn with_all_claims_bound_the_pod_goes_k12_i10() {
     }
 }
 
+/// Rules: SCHED-K1, CTRL-13.26
 #[test]
-fn a_node_or_a_claim_that_is_gone_ends_the_plan_k1() {
+fn a_node_or_a_claim_that_is_gone_ends_the_plan() {
     let mut world = world(json!({}), json!({}));
     let another = json!({"metadata": {"uid": "another"}});
     for patch in [another, json!({"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}})] {
@@ -137,6 +147,7 @@ fn a_node_or_a_claim_that_is_gone_ends_the_plan_k1() {
     assert_eq!(given_up(&next(&world, &mut planned(Means::Make))), &Because::NodeGone { node: Word::new("a") });
 }
 
+/// Rule: SCHED-5.6.3
 #[test]
 fn patience_ends_after_the_bind_timeout() {
     let world = world(meant_for("a"), json!({}));
@@ -146,8 +157,9 @@ fn patience_ends_after_the_bind_timeout() {
     assert_eq!(given_up(&verdict), &Because::TimedOut { claim: "c".into() });
 }
 
+/// Rule: SCHED-5.6
 #[test]
-fn volumes_that_exist_are_written_before_others_are_asked_for_5_6() {
+fn volumes_that_exist_are_written_before_others_are_asked_for() {
     let mut world = world(json!({}), json!({}));
     put!(world, claims, claim("d", json!({"spec": {"resources": {"requests": {"storage": "9Gi"}}}})));
     let both = pod("p", &["d", "c"], json!({}));

@@ -15,13 +15,15 @@ fn user() -> Pod {
 
 const NO_ROOM: &str = "0/2 nodes are available: 2 node(s) did not have enough free storage.";
 
+/// Rule: SCHED-5.3
 #[test]
-fn a_volume_is_made_where_there_is_room_5_3() {
+fn a_volume_is_made_where_there_is_room() {
     assert_eq!(world().placed(&user()), Ok(("b".into(), vec![Means::Make])));
 }
 
+/// Rule: CTRL-18.3
 #[test]
-fn capacity_that_is_missing_too_small_of_another_class_or_unreachable_is_no_room_18_3() {
+fn capacity_that_is_missing_too_small_of_another_class_or_unreachable_is_no_room() {
     let rows = [
         json!({"capacity": "1Gi"}),
         json!({"storageClassName": "other"}),
@@ -40,8 +42,9 @@ fn capacity_that_is_missing_too_small_of_another_class_or_unreachable_is_no_room
     assert_eq!(world.refusal(&user()), NO_ROOM);
 }
 
+/// Rule: SCHED-5.3
 #[test]
-fn a_topology_without_conditions_reaches_every_node_5_3() {
+fn a_topology_without_conditions_reaches_every_node() {
     let mut world = world();
     let everywhere: Capacity = read(json!({
         "metadata": {"name": "all", "namespace": "driver"}, "storageClassName": "late", "nodeTopology": {},
@@ -51,8 +54,9 @@ fn a_topology_without_conditions_reaches_every_node_5_3() {
     assert_eq!(world.placed(&user()).map(|(node, _)| node), Ok("a".into()));
 }
 
+/// Rule: SCHED-5.3
 #[test]
-fn a_driver_that_does_not_tell_has_room_everywhere_5_3() {
+fn a_driver_that_does_not_tell_has_room_everywhere() {
     let mut world = world();
     world.capacities.clear();
     put!(
@@ -65,16 +69,18 @@ fn a_driver_that_does_not_tell_has_room_everywhere_5_3() {
     assert!(world.placed(&user()).is_ok());
 }
 
+/// Rule: SCHED-5.3
 #[test]
-fn a_claim_that_asks_for_no_size_needs_no_room_5_3() {
+fn a_claim_that_asks_for_no_size_needs_no_room() {
     let mut world = world();
     world.capacities.clear();
     put!(world, claims, claim("c", json!({"spec": {"resources": {"requests": {"storage": "0"}}}})));
     assert!(world.placed(&user()).is_ok());
 }
 
+/// Rule: CTRL-14.22
 #[test]
-fn claims_of_one_pod_share_the_room_weakness_22() {
+fn claims_of_one_pod_share_the_room() {
     let mut world = world();
     put!(world, claims, claim("d", json!({})));
     let two = pod("p", &["c", "d"], json!({}));
@@ -84,8 +90,9 @@ fn claims_of_one_pod_share_the_room_weakness_22() {
     assert_eq!(world.refusal(&three), NO_ROOM);
 }
 
+/// Rule: CTRL-14.22
 #[test]
-fn pods_in_flight_share_the_room_weakness_22() {
+fn pods_in_flight_share_the_room() {
     let mut world = world();
     put!(world, claims, claim("d", json!({"spec": {"resources": {"requests": {"storage": "4Gi"}}}})));
     let other = pod("q", &["d"], json!({}));
@@ -148,8 +155,9 @@ fn room_comes_back_when_a_claim_is_freed_or_gone() {
     assert_eq!(book.gone(&claim("d", json!({}))), late);
 }
 
+/// Rule: SCHED-5.4
 #[test]
-fn the_emptier_place_is_better_5_4() {
+fn the_emptier_place_is_better() {
     let mut world = world();
     world.capacities.push(Arc::new(capacity("of-a", "a", json!({"capacity": "4Gi"}))));
     assert_eq!(world.placed(&user()).map(|(node, _)| node), Ok("b".into()), "2 of 5 is better than 2 of 4");
@@ -158,8 +166,9 @@ fn the_emptier_place_is_better_5_4() {
     assert_eq!(world.placed(&user()).map(|(node, _)| node), Ok("a".into()));
 }
 
+/// Rule: CTRL-14.27
 #[test]
-fn only_a_largest_size_and_a_class_by_annotation_are_no_hazard_weakness_27() {
+fn only_a_largest_size_and_a_class_by_annotation_are_no_hazard() {
     let mut world = world();
     world.capacities = vec![Arc::new(capacity("of-b", "b", json!({"capacity": null, "maximumVolumeSize": "9Gi"})))];
     let old = json!({"metadata": {"annotations": {annotation::BETA_STORAGE_CLASS.0: "late"}},

@@ -29,8 +29,9 @@ fn has_tools(fs_type: linux::fs::FsType) -> bool {
     missing.is_empty()
 }
 
+/// Rule: NODE-29.5
 #[test]
-fn an_empty_device_is_formatted_once_and_its_data_is_kept_node_29_5() {
+fn an_empty_device_is_formatted_once_and_its_data_is_kept() {
     on_this_machine(|rig| async move {
         for (fs_type, size) in [(linux::fs::FsType::Ext4, 64 * MIB), (linux::fs::FsType::Xfs, 300 * MIB)] {
             if !has_tools(fs_type) {
@@ -51,8 +52,9 @@ fn an_empty_device_is_formatted_once_and_its_data_is_kept_node_29_5() {
     });
 }
 
+/// Rules: NODE-29.5, NODE-26
 #[test]
-fn a_device_with_anything_on_it_is_never_formatted_node_29_5() {
+fn a_device_with_anything_on_it_is_never_formatted() {
     on_this_machine(|rig| async move {
         let Some(disk) = Disk::new(&rig, "disk", 64 * MIB) else { return };
         let target = rig.dir("mount");
@@ -65,13 +67,14 @@ fn a_device_with_anything_on_it_is_never_formatted_node_29_5() {
         fs::write(&disk.device, &head).unwrap();
         let foreign = rig.host.format_and_mount(&disk.device, &call(&target, "ext4", &[])).await.unwrap_err();
         assert!(foreign.to_string().contains("partition table"), "{foreign}");
-        assert!(matches!(foreign, HostError::WrongFilesystem { .. }), "node 26: {foreign:?}");
+        assert!(matches!(foreign, HostError::WrongFilesystem { .. }), "NODE-26: {foreign:?}");
         assert_eq!(&fs::read(rig.path("disk")).unwrap()[..4096], head, "not a byte was changed");
     });
 }
 
+/// Rule: NODE-29.6
 #[test]
-fn a_mounted_filesystem_grows_to_its_device_node_29_6() {
+fn a_mounted_filesystem_grows_to_its_device() {
     on_this_machine(|rig| async move {
         // Not ext4: its kernel side wants CAP_SYS_RESOURCE for this, which a root in a container may lack.
         if !has_tools(linux::fs::FsType::Xfs) {
@@ -91,8 +94,9 @@ fn a_mounted_filesystem_grows_to_its_device_node_29_6() {
     });
 }
 
+/// Rules: NODE-17.1, NODE-31.28
 #[test]
-fn each_pod_has_its_own_hold_on_a_device_node_17_1_and_31_28() {
+fn each_pod_has_its_own_hold_on_a_device() {
     on_this_machine(|rig| async move {
         let Some(disk) = Disk::new(&rig, "disk", 16 * MIB) else { return };
         let pods = [rig.file("dev/pod-1", ""), rig.file("dev/pod-2", "")];
@@ -115,8 +119,9 @@ fn each_pod_has_its_own_hold_on_a_device_node_17_1_and_31_28() {
     });
 }
 
+/// Rule: NODE-30.22
 #[test]
-fn many_holds_of_one_device_at_once_make_one_loop_device_node_30_22() {
+fn many_holds_of_one_device_at_once_make_one_loop_device() {
     on_this_machine(|rig| async move {
         let Some(disk) = Disk::new(&rig, "disk", 16 * MIB) else { return };
         let pod = rig.file("dev/pod", "");

@@ -1,4 +1,5 @@
-//! Block devices: making, checking and growing the filesystems on them (node 29.5, 29.6), and holding them (node 17.1).
+//! Block devices: making, checking and growing the filesystems on them (NODE-29.5, NODE-29.6), and holding them
+//! (NODE-17.1).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

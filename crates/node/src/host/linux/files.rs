@@ -29,8 +29,8 @@ fn errno(call: &Call, errno: Errno) -> HostError {
 pub(super) fn find(call: &Call) -> Result<Found, HostError> {
     match type_of(&call.path) {
         Ok(kind) => Ok(shown(kind)),
-        // Some network filesystems say so of a root whose server lost it, and yet know the path (node 29.2). Whoever made
-        // it just now is told apart by a second look.
+        // Some network filesystems say so of a root whose server lost it, and yet know the path (NODE-29.2). Whoever
+        // made it just now is told apart by a second look.
         Err(Errno::NOENT) if access(&call.path, Access::EXISTS).is_ok() => {
             type_of(&call.path).map_or(Ok(corrupted(Errno::STALE)), |kind| Ok(shown(kind)))
         }
@@ -247,7 +247,7 @@ pub(super) fn remove_directory(call: &Call) -> Result<(), HostError> {
     }
 }
 
-/// If anything is mounted below, nothing is removed at all; what is mounted meanwhile stops the walk (node 29.7).
+/// If anything is mounted below, nothing is removed at all; what is mounted meanwhile stops the walk (NODE-29.7).
 pub(super) fn remove_tree(call: &Call) -> Result<(), HostError> {
     if let Some(path) = canonical_mount_point(&call.path).map_err(|error| failed(call, &error))? {
         let table = MountTable::read().map_err(|error| refused(call, None, &error))?;

@@ -106,7 +106,7 @@ fn not_mounted(call: &Call, error: MountError) -> HostError {
 fn not_unmounted(call: &Call, error: UnmountError) -> HostError {
     match error {
         UnmountError::Sys(error) => failed(call, &error),
-        // Who it is says what to do about it (node 31 #26).
+        // Who it is says what to do about it (NODE-31.26).
         UnmountError::Busy(ref place) => {
             let message = format!("{error}: {}", holders::of_mount(place));
             call.refused(Errno::BUSY.raw_os_error(), message)

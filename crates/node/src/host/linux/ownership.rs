@@ -1,5 +1,5 @@
-//! Giving a volume to the group of its pod (node 14), for as long as it takes and no longer than it is wanted, or than its
-//! filesystem answers.
+//! Giving a volume to the group of its pod (NODE-14), for as long as it takes and no longer than it is wanted, or than
+//! its filesystem answers.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -77,8 +77,9 @@ mod tests {
 
     const LABEL: &str = "system_u:object_r:container_file_t:s0";
 
+    /// Rule: NODE-15.1
     #[test]
-    fn the_loaded_policy_says_what_files_in_containers_have_node_15_1() {
+    fn the_loaded_policy_says_what_files_in_containers_have() {
         let folder = tempfile::tempdir().unwrap();
         let (config, shared) = (folder.path().join("config"), folder.path().join("shared"));
         assert_eq!(file_label(&config, &shared).unwrap(), None, "nothing says so");
@@ -96,8 +97,9 @@ mod tests {
         assert!(file_label(&config, &shared).is_err(), "what cannot be read is not nothing");
     }
 
+    /// Rule: NODE-2
     #[tokio::test]
-    async fn a_directory_gets_a_context_where_the_filesystem_has_them_node_2() {
+    async fn a_directory_gets_a_context_where_the_filesystem_has_them() {
         let folder = tempfile::tempdir().unwrap();
         match LinuxHost::new(Options::default()).set_label(folder.path(), LABEL).await {
             Ok(()) => {

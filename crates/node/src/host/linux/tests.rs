@@ -39,8 +39,9 @@ fn what_is_at_a_path_is_said_without_following_links() {
     });
 }
 
+/// Rule: NODE-31.1
 #[test]
-fn files_are_written_whole_and_read_whole_node_31_1() {
+fn files_are_written_whole_and_read_whole() {
     on_this_machine(|rig| async move {
         let (host, path) = (&rig.host, rig.path("file"));
         assert_eq!(host.read(&path).await.unwrap(), None);
@@ -57,8 +58,9 @@ fn files_are_written_whole_and_read_whole_node_31_1() {
     });
 }
 
+/// Rule: NODE-31.30
 #[test]
-fn metadata_is_written_only_when_it_changes_and_leftovers_go_with_it_node_31_30() {
+fn metadata_is_written_only_when_it_changes_and_leftovers_go_with_it() {
     on_this_machine(|rig| async move {
         let (host, path) = (&rig.host, rig.path("vol_data.json"));
         let mut says = layout::VolumeData { driver: "d".into(), handle: "h".into(), ..Default::default() };
@@ -79,8 +81,9 @@ fn metadata_is_written_only_when_it_changes_and_leftovers_go_with_it_node_31_30(
     });
 }
 
+/// Rule: NODE-30.7
 #[test]
-fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part_node_30_7() {
+fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part() {
     on_this_machine(|rig| async move {
         let path = rig.path("vol_data.json");
         let says =
@@ -139,8 +142,9 @@ fn directories_files_and_links_are_made_once_and_keep_what_they_have() {
     });
 }
 
+/// Rule: NODE-31.24
 #[test]
-fn mounts_with_odd_names_are_found_node_31_24() {
+fn mounts_with_odd_names_are_found() {
     on_this_machine(|rig| async move {
         for odd in ["a b", "tab\there", "new\nline", "back\\slash", "\\040", "comma,hash#", "ü (deleted)"] {
             let point = rig.path("odd").join(odd);
@@ -191,8 +195,9 @@ fn every_change_of_the_mounts_is_seen_at_once() {
     });
 }
 
+/// Rule: NODE-29.2
 #[test]
-fn what_shows_the_same_is_found_node_29_2() {
+fn what_shows_the_same_is_found() {
     on_this_machine(|rig| async move {
         let (source, target) = (rig.dir("source/sub"), rig.dir("target"));
         rig.host.bind(&source, &target, RW).await.unwrap();
@@ -205,8 +210,9 @@ fn what_shows_the_same_is_found_node_29_2() {
     });
 }
 
+/// Rule: NODE-31.27
 #[test]
-fn a_read_only_bind_is_never_writable_node_31_27() {
+fn a_read_only_bind_is_never_writable() {
     on_this_machine(|rig| async move {
         let (source, target) = (rig.dir("source"), rig.dir("target"));
         let witness = rig.file("source/witness", "");
@@ -257,8 +263,9 @@ impl Drop for Watcher {
     }
 }
 
+/// Rules: NODE-29.7, NODE-31.10
 #[test]
-fn removing_stops_before_anything_is_removed_if_something_is_mounted_node_29_7_and_31_10() {
+fn removing_stops_before_anything_is_removed_if_something_is_mounted() {
     on_this_machine(|rig| async move {
         let (tree, outside) = (rig.dir("tree/deep/er"), rig.dir("outside"));
         rig.file("tree/first", "x");
@@ -278,8 +285,9 @@ fn removing_stops_before_anything_is_removed_if_something_is_mounted_node_29_7_a
     });
 }
 
+/// Rule: NODE-2
 #[test]
-fn the_root_shares_its_mounts_once_and_hides_none_node_2() {
+fn the_root_shares_its_mounts_once_and_hides_none() {
     on_this_machine(|rig| async move {
         let root = rig.layout.root().to_path_buf();
         rig.mount_tmpfs(&root.join("before")).await;
@@ -311,8 +319,9 @@ fn a_root_that_is_a_link_is_refused_because_mounts_have_no_links() {
     });
 }
 
+/// Rule: NODE-29.3
 #[test]
-fn a_mount_call_is_mount_8_and_says_what_it_said_node_29_3() {
+fn a_mount_call_is_mount_8_and_says_what_it_said() {
     on_this_machine(|rig| async move {
         let target = rig.dir("target");
         let mut call = MountCall {
@@ -330,8 +339,9 @@ fn a_mount_call_is_mount_8_and_says_what_it_said_node_29_3() {
     });
 }
 
+/// Rule: NODE-29.4
 #[test]
-fn a_busy_mount_is_refused_and_said_to_be_busy_node_29_4() {
+fn a_busy_mount_is_refused_and_said_to_be_busy() {
     on_this_machine(|rig| async move {
         let point = rig.path("point");
         rig.mount_tmpfs(&point).await;
@@ -342,8 +352,9 @@ fn a_busy_mount_is_refused_and_said_to_be_busy_node_29_4() {
     });
 }
 
+/// Rule: NODE-14
 #[test]
-fn ownership_follows_the_policy_and_reports_node_14() {
+fn ownership_follows_the_policy_and_reports() {
     on_this_machine(|rig| async move {
         let root = rig.dir("volume");
         for number in 0..300 {
@@ -364,8 +375,9 @@ fn ownership_follows_the_policy_and_reports_node_14() {
     });
 }
 
+/// Rule: NODE-31.19
 #[test]
-fn a_walk_that_nobody_waits_for_ends_and_can_begin_again_node_31_19() {
+fn a_walk_that_nobody_waits_for_ends_and_can_begin_again() {
     on_this_machine(|rig| async move {
         for number in 0..5000 {
             rig.file(&format!("volume/{}/{number}", number % 10), "");
@@ -386,8 +398,9 @@ fn a_walk_that_nobody_waits_for_ends_and_can_begin_again_node_31_19() {
     });
 }
 
+/// Rule: NODE-25
 #[test]
-fn a_part_of_a_volume_is_shown_and_not_what_is_outside_of_it_node_25() {
+fn a_part_of_a_volume_is_shown_and_not_what_is_outside_of_it() {
     on_this_machine(|rig| async move {
         rig.file("volume/part/file", "x");
         symlink("/etc", rig.path("volume/out")).unwrap();
@@ -410,8 +423,9 @@ async fn silent_and_neighbour(rig: &Rig) -> Option<(Silent, PathBuf)> {
     Some((silent, rig.file("volumes/neighbour/file", "x")))
 }
 
+/// Rule: NODE-31.9
 #[test]
-fn a_path_that_does_not_answer_costs_its_deadline_once_and_others_nothing_node_31_9() {
+fn a_path_that_does_not_answer_costs_its_deadline_once_and_others_nothing() {
     with_silent_paths(|rig| async move {
         let Some((silent, neighbour)) = silent_and_neighbour(&rig).await else { return };
         let host = &rig.host;
@@ -432,8 +446,9 @@ fn a_path_that_does_not_answer_costs_its_deadline_once_and_others_nothing_node_3
     });
 }
 
+/// Rule: NODE-31.9
 #[test]
-fn a_path_that_does_not_answer_is_released_with_those_who_wait_for_it_node_31_9() {
+fn a_path_that_does_not_answer_is_released_with_those_who_wait_for_it() {
     with_silent_paths(|rig| async move {
         let Some((silent, _)) = silent_and_neighbour(&rig).await else { return };
         release_corrupted(&rig.host, &silent.point).await.unwrap();
@@ -455,8 +470,9 @@ fn a_lazy_unmount_alone_releases_them_too() {
     });
 }
 
+/// Rule: NODE-29.1
 #[test]
-fn a_mount_whose_server_died_is_corrupted_and_is_unmounted_like_any_other_node_29_1() {
+fn a_mount_whose_server_died_is_corrupted_and_is_unmounted_like_any_other() {
     on_this_machine(|rig| async move {
         let Some(mut silent) = Silent::mount(rig.path("volume")) else { return };
         silent.die();
@@ -470,8 +486,9 @@ fn a_mount_whose_server_died_is_corrupted_and_is_unmounted_like_any_other_node_2
     });
 }
 
+/// Rule: NODE-14
 #[test]
-fn a_walk_over_a_volume_that_does_not_answer_ends_node_14() {
+fn a_walk_over_a_volume_that_does_not_answer_ends() {
     with_silent_paths(|rig| async move {
         let Some(silent) = Silent::mount(rig.path("silent")) else { return };
         let walk = Ownership { root: silent.point.clone(), group: 1, access: RW, when: When::Always };
@@ -479,8 +496,9 @@ fn a_walk_over_a_volume_that_does_not_answer_ends_node_14() {
     });
 }
 
+/// Rules: NODE-29.1, NODE-29.2
 #[test]
-fn every_way_to_be_dead_is_recognised_node_29_1_and_29_2() {
+fn every_way_to_be_dead_is_recognised() {
     on_this_machine(|rig| async move {
         let dead = [Errno::STALE, Errno::IO, Errno::HOSTDOWN, Errno::NODEV, Errno::ACCESS, Errno::AGAIN];
         for (number, errno) in dead.into_iter().enumerate() {

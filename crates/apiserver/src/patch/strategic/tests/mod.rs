@@ -44,24 +44,28 @@ fn random_patches_have_the_outcome_of_the_reference() {
     }
 }
 
+/// Rules: API-4.5, API-C062
 #[test]
 fn a_new_finalizer_comes_before_the_existing_ones() {
-    assert_eq!(claim(json!(["a/b"]), json!({"finalizers": ["c/d"]})), Ok(json!(["c/d", "a/b"])), "4.5, C062");
+    assert_eq!(claim(json!(["a/b"]), json!({"finalizers": ["c/d"]})), Ok(json!(["c/d", "a/b"])), "API-4.5, API-C062");
     assert_eq!(claim(json!(["a/b"]), json!({"finalizers": ["a/b"]})), Ok(json!(["a/b"])));
 }
 
+/// Rule: API-C063
 #[test]
 fn a_finalizer_is_taken_out_of_the_list() {
     let patch = json!({"$deleteFromPrimitiveList/finalizers": ["x.io/y"]});
-    assert_eq!(claim(json!(["a/b", "x.io/y"]), patch), Ok(json!(["a/b"])), "C063");
+    assert_eq!(claim(json!(["a/b", "x.io/y"]), patch), Ok(json!(["a/b"])), "API-C063");
 }
 
+/// Rule: API-4.5
 #[test]
 fn set_element_order_decides_the_order() {
     let patch = json!({"$setElementOrder/finalizers": ["c", "a"], "finalizers": ["c"]});
-    assert_eq!(claim(json!(["a", "b"]), patch), Ok(json!(["c", "a", "b"])), "4.5");
+    assert_eq!(claim(json!(["a", "b"]), patch), Ok(json!(["c", "a", "b"])), "API-4.5");
 }
 
+/// Rule: API-4.5
 #[test]
 fn a_new_driver_comes_before_the_existing_one() {
     let original = json!({"spec": {"drivers": [{"name": "old", "nodeID": "n"}]}});
@@ -69,15 +73,20 @@ fn a_new_driver_comes_before_the_existing_one() {
     let patched = patched("CSINode", original, patch).expect("the patch applies");
     let names: Vec<&Value> =
         patched["spec"]["drivers"].as_array().expect("drivers").iter().map(|d| &d["name"]).collect();
-    assert_eq!(names, ["new", "old"], "4.5");
+    assert_eq!(names, ["new", "old"], "API-4.5");
 }
 
+/// Rule: API-C066
 #[test]
 fn a_condition_is_merged_by_its_type() {
     let original = json!({"status": {"conditions": [{"type": "Resizing", "status": "False", "reason": "x"}]}});
     let patch = json!({"status": {"conditions": [{"type": "Resizing", "status": "True"}]}});
     let patched = patched("PersistentVolumeClaim", original, patch).expect("the patch applies");
-    assert_eq!(patched["status"]["conditions"], json!([{"type": "Resizing", "status": "True", "reason": "x"}]), "C066");
+    assert_eq!(
+        patched["status"]["conditions"],
+        json!([{"type": "Resizing", "status": "True", "reason": "x"}]),
+        "API-C066"
+    );
 }
 
 #[test]
@@ -100,33 +109,36 @@ fn a_new_item_goes_where_a_deleted_one_left_room() {
     assert_eq!(patched("CSINode", original, with_deletion), Ok(want));
 }
 
+/// Rule: API-4.5
 #[test]
 fn retain_keys_drops_the_other_members_of_a_union() {
     let original = json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}});
     let volume = json!({"name": "v", "hostPath": {"path": "/"}, "$retainKeys": ["name", "hostPath"]});
     let patch = json!({"spec": {"volumes": [volume]}});
     let want = json!({"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}});
-    assert_eq!(patched("Pod", original.clone(), patch), Ok(want), "4.5");
+    assert_eq!(patched("Pod", original.clone(), patch), Ok(want), "API-4.5");
     let outside = json!({"spec": {"volumes": [{"name": "v", "hostPath": {}, "$retainKeys": ["name"]}]}});
     assert_eq!(patched("Pod", original, outside), Err(StrategicError::BadDirective("retainKeys")));
 }
 
+/// Rule: API-4.5
 #[test]
 fn lists_without_a_strategy_are_replaced_and_null_deletes() {
     let original = json!({"spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "x"}});
     let patch = json!({"spec": {"accessModes": ["ReadOnlyMany"], "volumeName": null}});
     let want = json!({"spec": {"accessModes": ["ReadOnlyMany"]}});
-    assert_eq!(patched("PersistentVolumeClaim", original, patch), Ok(want), "4.5");
+    assert_eq!(patched("PersistentVolumeClaim", original, patch), Ok(want), "API-4.5");
 }
 
+/// Rule: API-4.5
 #[test]
 fn directives_of_a_wrong_type_are_errors() {
     let original = json!({"metadata": {"finalizers": ["a"]}});
     let unknown = patched("PersistentVolumeClaim", original.clone(), json!({"metadata": {"$patch": 1}}));
     let text = "unknown patch type: %!s(int64=1) in map: map[$patch:1]".to_owned();
-    assert_eq!(unknown, Err(StrategicError::Internal(text)), "4.5: 500");
+    assert_eq!(unknown, Err(StrategicError::Internal(text)), "API-4.5: 500");
     let order = claim(json!(["a"]), json!({"$setElementOrder/finalizers": "a"}));
-    assert!(matches!(order, Err(StrategicError::Internal(_))), "4.5: 500");
+    assert!(matches!(order, Err(StrategicError::Internal(_))), "API-4.5: 500");
     let prefix = claim(json!(["a"]), json!({"$deleteFromPrimitiveListX/finalizers": ["a"]}));
     assert_eq!(prefix, Err(StrategicError::BadDirective("primitive list")));
     let lists = claim(json!([["a"]]), json!({"finalizers": ["b"]}));

@@ -28,27 +28,30 @@ fn place(zone: &str) -> Term {
     Term(BTreeMap::from([("zone".to_owned(), zone.to_owned())]))
 }
 
+/// Rules: PROVISION-2.10, SIDECAR-14.5.5
 #[test]
-fn sidecars_2_10_a_volume_that_is_too_small_is_wrong_and_one_of_unsaid_size_is_not() {
+fn a_volume_that_is_too_small_is_wrong_and_one_of_unsaid_size_is_not() {
     let plan = simple();
     assert_eq!(judge(&plan, &made(1 << 30)), Ok(()));
     assert_eq!(judge(&plan, &made(1 << 31)), Ok(()));
     assert_eq!(judge(&plan, &made(0)), Ok(()));
     let small = (1 << 30) - 1;
-    assert_eq!(judge(&plan, &made(small)), Err(Wrong::TooSmall { asked: 1 << 30, got: small }), "14.5 #5");
+    assert_eq!(judge(&plan, &made(small)), Err(Wrong::TooSmall { asked: 1 << 30, got: small }), "SIDECAR-14.5.5");
     assert_eq!(judge(&plan, &Answer::default()), Err(Wrong::NoId));
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn sidecars_2_8_content_that_was_asked_for_must_be_confirmed() {
+fn content_that_was_asked_for_must_be_confirmed() {
     let content = Some(Content::Snapshot("s".to_owned()));
     let plan = Plan { content: content.clone(), ..simple() };
     assert_eq!(judge(&plan, &made(0)), Err(Wrong::Empty));
     assert_eq!(judge(&plan, &Answer { content, ..made(0) }), Ok(()));
 }
 
+/// Rule: PROVISION-2.10
 #[test]
-fn sidecars_2_10_the_volume_says_everything_about_itself() {
+fn the_volume_says_everything_about_itself() {
     let context = BTreeMap::from([("pool".to_owned(), "p".to_owned())]);
     let answer = Answer { context, ..made(2 << 30) };
     let options = Options { default_fstype: "ext4".to_owned(), ..Options::default() };
@@ -71,13 +74,15 @@ fn sidecars_2_10_the_volume_says_everything_about_itself() {
     assert_eq!((read.provisioned_by(), read.capacity_bytes()), (Some(DRIVER), 2 << 30));
 }
 
+/// Rule: PROVISION-2.10
 #[test]
-fn sidecars_2_10_an_unsaid_size_is_the_one_that_was_asked_for() {
+fn an_unsaid_size_is_the_one_that_was_asked_for() {
     assert_eq!(persistent_volume(&simple(), &made(0), "i")["spec"]["capacity"]["storage"], "1Gi");
 }
 
+/// Rule: PROVISION-2.10
 #[test]
-fn sidecars_2_10_deletion_secrets_are_always_noted_and_others_where_they_belong() {
+fn deletion_secrets_are_always_noted_and_others_where_they_belong() {
     let none = persistent_volume(&simple(), &made(0), "i");
     let notes = |volume: &Value| volume["metadata"]["annotations"].clone();
     assert_eq!(notes(&none)[annotation::DELETION_SECRET_NAME.text()], "");
@@ -95,8 +100,9 @@ fn sidecars_2_10_deletion_secrets_are_always_noted_and_others_where_they_belong(
     }
 }
 
+/// Rule: PROVISION-2.10
 #[test]
-fn sidecars_2_10_a_raw_volume_has_no_filesystem_and_a_readers_volume_is_read_only() {
+fn a_raw_volume_has_no_filesystem_and_a_readers_volume_is_read_only() {
     let options = Options { read_only: ReadOnly::ForReaders, ..Options::default() };
     let spec = json!({"volumeMode": "Block", "accessModes": ["ReadOnlyMany"]});
     let volume = persistent_volume(&plan(spec, json!({"fstype": "xfs"}), &options), &made(0), "i");
@@ -104,8 +110,9 @@ fn sidecars_2_10_a_raw_volume_has_no_filesystem_and_a_readers_volume_is_read_onl
     assert_eq!((&volume["spec"]["csi"]["readOnly"], &volume["spec"]["volumeMode"]), (&json!(true), &json!("Block")));
 }
 
+/// Rule: PROVISION-2.9
 #[test]
-fn sidecars_2_9_places_become_node_affinity() {
+fn places_become_node_affinity() {
     let answer = Answer { places: vec![place("a"), Term::default(), place("b")], ..made(0) };
     let volume = persistent_volume(&simple(), &answer, "i");
     let expression = |zone| json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
@@ -115,8 +122,9 @@ fn sidecars_2_9_places_become_node_affinity() {
     assert_eq!(persistent_volume(&unplaced, &answer, "i")["spec"]["nodeAffinity"], Value::Null);
 }
 
+/// Rules: PROVISION-2.9, SIDECAR-13.7
 #[test]
-fn sidecars_2_9_places_that_say_nothing_make_no_affinity_weakness_7() {
+fn places_that_say_nothing_make_no_affinity() {
     for places in [vec![], vec![Term::default()]] {
         let volume = persistent_volume(&simple(), &Answer { places, ..made(0) }, "i");
         assert_eq!(volume["spec"]["nodeAffinity"], Value::Null);

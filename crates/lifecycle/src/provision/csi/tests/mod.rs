@@ -1,4 +1,4 @@
-//! The rules of spec sidecars 1.6, 1.9 and 2.6 to 2.10, each with the rule's number.
+//! The rules of SIDECAR-1.6, SIDECAR-1.9 and PROVISION-2.6 to PROVISION-2.10, each with the rule's number.
 
 mod answers;
 mod outlines;

@@ -16,8 +16,9 @@ fn parameters(pairs: &[(&str, &str)]) -> Parameters {
     pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
 }
 
+/// Rule: SIDECAR-1.6
 #[test]
-fn sidecars_1_6_every_row_of_the_table_of_access_modes() {
+fn every_row_of_the_table_of_access_modes() {
     use AccessMode::{ReadOnlyMany as Rox, ReadWriteMany as Rwx, ReadWriteOnce as Rwo, ReadWriteOncePod as Rwop};
     let plain = Abilities::new();
     let fine = Abilities::from([Ability::SingleNodeMultiWriter]);
@@ -39,8 +40,9 @@ fn sidecars_1_6_every_row_of_the_table_of_access_modes() {
     }
 }
 
+/// Rule: SIDECAR-1.6
 #[test]
-fn sidecars_1_6_the_provisioner_sends_one_capability_per_mode() {
+fn the_provisioner_sends_one_capability_per_mode() {
     use AccessMode::{ReadOnlyMany, ReadWriteOnce, ReadWriteOncePod};
     let none = Abilities::new();
     let each = |modes: &[AccessMode]| access::of_each(AccessModes::of(modes), &none);
@@ -50,8 +52,9 @@ fn sidecars_1_6_the_provisioner_sends_one_capability_per_mode() {
     assert_eq!(access::of_each(strange, &none), Err(BadAccess::Unknown));
 }
 
+/// Rule: PROVISION-2.7
 #[test]
-fn sidecars_2_7_the_filesystem_type_has_one_key_of_any_case_and_a_default() {
+fn the_filesystem_type_has_one_key_of_any_case_and_a_default() {
     let own = parameter::FSTYPE.text();
     let of = |pairs: &[(&str, &str)], default: &str| parameters::fstype(&parameters(pairs), default);
     assert_eq!(of(&[("FsType", "xfs")], "ext4"), Ok(Some("xfs".to_owned())));
@@ -63,8 +66,9 @@ fn sidecars_2_7_the_filesystem_type_has_one_key_of_any_case_and_a_default() {
     assert!(matches!(of(&[("fstype", "xfs"), ("fsType", "xfs")], ""), Err(BadParameter::TwoFilesystems { .. })));
 }
 
+/// Rule: PROVISION-2.7
 #[test]
-fn sidecars_2_7_the_provisioners_parameters_are_kept_from_the_driver_and_old_ones_are_not() {
+fn the_provisioners_parameters_are_kept_from_the_driver_and_old_ones_are_not() {
     let secret = format!("{}-name", parameter::NODE_STAGE_SECRET);
     let fallback = format!("{}-namespace", parameter::DEFAULT_SECRET);
     let given = parameters(&[
@@ -79,16 +83,18 @@ fn sidecars_2_7_the_provisioners_parameters_are_kept_from_the_driver_and_old_one
     assert_eq!(kept.keys().collect::<Vec<_>>(), ["csiProvisionerSecretName", "fstype", "tier"]);
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn sidecars_2_6_an_unknown_reserved_parameter_is_wrong() {
+fn an_unknown_reserved_parameter_is_wrong() {
     let key = format!("{}speling", parameter::PREFIX);
     let class = class(json!({key: "x"}));
     let unfit = outlined(&claim(json!({})), &class, &all_abilities(), &Options::default()).unwrap_err();
     assert_eq!((unfit.standing(), unfit.to_string().contains("speling")), (Standing::Wrong, true), "{unfit}");
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn sidecars_2_6_what_the_driver_cannot_do_is_wrong() {
+fn what_the_driver_cannot_do_is_wrong() {
     let snapshot =
         json!({"dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"}});
     let clone = json!({"dataSource": {"kind": "PersistentVolumeClaim", "name": "c"}});
@@ -110,8 +116,9 @@ fn sidecars_2_6_what_the_driver_cannot_do_is_wrong() {
     }
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn sidecars_2_6_a_selector_and_two_filesystems_and_strange_modes_are_wrong() {
+fn a_selector_and_two_filesystems_and_strange_modes_are_wrong() {
     let selector = claim(json!({"selector": {"matchLabels": {"a": "b"}}}));
     let two = class(json!({"fstype": "a", "FSTYPE": "b"}));
     let strange = claim(json!({"accessModes": ["ReadWriteTwice"]}));
@@ -122,15 +129,17 @@ fn sidecars_2_6_a_selector_and_two_filesystems_and_strange_modes_are_wrong() {
     }
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn sidecars_2_6_another_kind_of_source_is_left_to_its_populator() {
+fn another_kind_of_source_is_left_to_its_populator() {
     let spec = json!({"dataSourceRef": {"apiGroup": "cdi.example.com", "kind": "Import", "name": "i"}});
     let unfit = outlined(&claim(spec), &class(json!({})), &all_abilities(), &Options::default()).unwrap_err();
     assert_eq!(unfit.standing(), Standing::Ignored);
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn sidecars_2_6_what_may_come_is_waited_for_and_a_node_that_went_is_left() {
+fn what_may_come_is_waited_for_and_a_node_that_went_is_left() {
     use super::super::topology::NoPlace;
     let node = || "n".to_owned();
     assert_eq!(Unfit::Place(NoPlace::NodeGone { node: node() }).standing(), Standing::Elsewhere);
@@ -138,8 +147,9 @@ fn sidecars_2_6_what_may_come_is_waited_for_and_a_node_that_went_is_left() {
     assert_eq!(Unfit::NoAttributesClass { name: node() }.standing(), Standing::NotYet);
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn sidecars_2_6_an_attributes_class_must_exist_and_be_the_drivers() {
+fn an_attributes_class_must_exist_and_be_the_drivers() {
     let class: AttributesClass =
         read(json!({"metadata": {"name": "gold"}, "driverName": DRIVER, "parameters": {"iops": "5"}}));
     let found = outline::mutable("gold", DRIVER, Lookup::Found(&class)).unwrap();
@@ -149,8 +159,9 @@ fn sidecars_2_6_an_attributes_class_must_exist_and_be_the_drivers() {
     assert_eq!((absent.standing(), foreign.standing()), (Standing::NotYet, Standing::Wrong));
 }
 
+/// Rule: PROVISION-2.7
 #[test]
-fn sidecars_2_7_the_whole_request_follows_from_claim_class_and_flags() {
+fn the_whole_request_follows_from_claim_class_and_flags() {
     let options = Options { metadata: Metadata::WithNames, default_fstype: "ext4".to_owned(), ..Options::default() };
     let outline = outlined(
         &claim(json!({"volumeAttributesClassName": "gold"})),
@@ -175,15 +186,17 @@ fn sidecars_2_7_the_whole_request_follows_from_claim_class_and_flags() {
     assert_eq!(named, wanted);
 }
 
+/// Rule: PROVISION-2.7
 #[test]
-fn sidecars_2_7_a_raw_volume_has_no_filesystem() {
+fn a_raw_volume_has_no_filesystem() {
     let claim = claim(json!({"volumeMode": "Block"}));
     let plan = outlined(&claim, &class(json!({"fstype": "xfs"})), &all_abilities(), &Options::default()).unwrap();
     assert_eq!(plan.plan(Findings::default()).shape, Shape::Block);
 }
 
+/// Rule: PROVISION-2.10
 #[test]
-fn sidecars_2_10_only_a_single_read_only_mode_makes_a_read_only_volume_and_only_if_asked() {
+fn only_a_single_read_only_mode_makes_a_read_only_volume_and_only_if_asked() {
     let readers = claim(json!({"accessModes": ["ReadOnlyMany"]}));
     let both = claim(json!({"accessModes": ["ReadOnlyMany", "ReadWriteOnce"]}));
     let on = Options { read_only: ReadOnly::ForReaders, ..Options::default() };
@@ -193,8 +206,9 @@ fn sidecars_2_10_only_a_single_read_only_mode_makes_a_read_only_volume_and_only_
     assert!(is(&readers, &on) && !is(&both, &on) && !is(&readers, &Options::default()));
 }
 
+/// Rule: PROVISION-2.1
 #[test]
-fn sidecars_2_1_gates_switch_places_and_attributes_off() {
+fn gates_switch_places_and_attributes_off() {
     let options = Options { topology: TopologyGate::Off, attributes: AttributesGate::Off, ..Options::default() };
     let claim = claim(json!({"volumeAttributesClassName": "gold"}));
     let mut abilities = all_abilities();
@@ -214,8 +228,9 @@ fn a_plan_survives_being_stored_and_holds_no_value_of_a_secret() {
     assert!(text.contains("s-data-web-0") && text.len() < 700, "{} {text}", text.len());
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn sidecars_2_6_a_class_of_a_plugin_that_the_driver_took_over_is_said_in_its_words() {
+fn a_class_of_a_plugin_that_the_driver_took_over_is_said_in_its_words() {
     let driver = "ebs.csi.aws.com";
     let plugin = crate::migration::plugin_of(driver).unwrap();
     let class: Class =

@@ -17,8 +17,9 @@ fn ours(wanted: Wanted) -> Result<Normal, BadSource> {
     Ok(Normal::Ours(wanted))
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn sidecars_2_8_the_data_source_wins_over_the_reference() {
+fn the_data_source_wins_over_the_reference() {
     let spec = json!({
         "dataSource": {"kind": "PersistentVolumeClaim", "name": "a"},
         "dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "b"},
@@ -29,8 +30,9 @@ fn sidecars_2_8_the_data_source_wins_over_the_reference() {
     assert_eq!(normal(json!({}), Crossing::Off, &[]), ours(Wanted::Nothing));
 }
 
+/// Rule: PROVISION-2.6
 #[test]
-fn sidecars_2_6_a_source_without_a_name_or_of_the_wrong_group_is_wrong() {
+fn a_source_without_a_name_or_of_the_wrong_group_is_wrong() {
     let nameless = json!({"dataSource": {"kind": "PersistentVolumeClaim", "name": ""}});
     assert_eq!(normal(nameless, Crossing::Off, &[]), Err(BadSource::Nameless));
     let grouped = json!({"dataSource": {"apiGroup": "other", "kind": "VolumeSnapshot", "name": "s"}});
@@ -46,8 +48,9 @@ fn grant(from: &str, to: Value) -> Value {
         "from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": from}], "to": [to]}})
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn sidecars_2_8_another_namespace_needs_the_gate_and_a_grant() {
+fn another_namespace_needs_the_gate_and_a_grant() {
     let off = normal(crossing_spec(), Crossing::Off, &[]);
     assert_eq!(off, Err(BadSource::CrossingOff { namespace: "vault".to_owned() }));
     let crosses = |crossing| source::crosses(&claim(crossing_spec()), crossing).map(str::to_owned);
@@ -99,13 +102,15 @@ fn clone_with(change: fn(&mut Value, &mut Value, &mut Value)) -> Result<Content,
     source::clone(&seen, &Key::namespaced("shop", "src")).map_err(|no| no.to_string())
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn sidecars_2_8_a_clone_takes_the_handle_of_its_source_and_classes_may_differ() {
+fn a_clone_takes_the_handle_of_its_source_and_classes_may_differ() {
     assert_eq!(clone_with(|_, _, _| {}), Ok(Content::Volume("h-src".to_owned())));
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn sidecars_2_8_a_clones_source_has_to_fulfil_every_condition() {
+fn a_clones_source_has_to_fulfil_every_condition() {
     type Change = fn(&mut Value, &mut Value, &mut Value);
     let rows: [(&str, Change); 11] = [
         ("Pending", |_, source, _| source["status"]["phase"] = json!("Pending")),
@@ -126,8 +131,9 @@ fn sidecars_2_8_a_clones_source_has_to_fulfil_every_condition() {
     }
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn sidecars_2_8_a_clones_source_that_is_not_there_is_waited_for() {
+fn a_clones_source_that_is_not_there_is_waited_for() {
     let (claim, class) = (claim(json!({})), class(json!({})));
     let seen =
         CloneSeen { claim: &claim, class: &class, driver: DRIVER, source: Lookup::Absent, volume: Lookup::Absent };
@@ -156,13 +162,15 @@ fn restore_with(modes: ModeChange, change: fn(&mut Value, &mut Value, &mut Value
     source::snapshot(&seen, &Key::namespaced("shop", "s")).map_err(|no| no.to_string())
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn sidecars_2_8_a_restore_takes_the_handle_of_its_content() {
+fn a_restore_takes_the_handle_of_its_content() {
     assert_eq!(restore_with(ModeChange::Guarded, |_, _, _| {}), Ok(Content::Snapshot("h-s".to_owned())));
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn sidecars_2_8_a_snapshot_has_to_fulfil_every_condition() {
+fn a_snapshot_has_to_fulfil_every_condition() {
     type Change = fn(&mut Value, &mut Value, &mut Value);
     let rows: [(&str, Change); 9] = [
         ("being deleted", |_, snapshot, _| {
@@ -183,17 +191,19 @@ fn sidecars_2_8_a_snapshot_has_to_fulfil_every_condition() {
     }
 }
 
+/// Rules: PROVISION-2.8, SIDECAR-14.5.23
 #[test]
-fn sidecars_2_8_a_restore_that_began_goes_on_while_its_snapshot_is_being_deleted() {
+fn a_restore_that_began_goes_on_while_its_snapshot_is_being_deleted() {
     let went_on = restore_with(ModeChange::Guarded, |_, snapshot, _| {
         snapshot["metadata"]["deletionTimestamp"] = json!("2027-01-01T00:00:00Z");
         snapshot["metadata"]["finalizers"] = json!([finalizer::SNAPSHOT_SOURCE_PROTECTION.text()]);
     });
-    assert!(went_on.is_ok(), "14.5 #23: {went_on:?}");
+    assert!(went_on.is_ok(), "SIDECAR-14.5.23: {went_on:?}");
 }
 
+/// Rule: PROVISION-2.8
 #[test]
-fn sidecars_2_8_another_mode_is_allowed_by_the_contents_annotation_or_by_the_flag() {
+fn another_mode_is_allowed_by_the_contents_annotation_or_by_the_flag() {
     let free = restore_with(ModeChange::Free, |target, _, _| target["volumeMode"] = json!("Block"));
     assert!(free.is_ok());
     let annotated = restore_with(ModeChange::Guarded, |target, _, content| {

@@ -85,8 +85,9 @@ fn allowed(values: &[&str]) -> Value {
     json!([{"matchLabelExpressions": [{"key": "zone", "values": values}]}])
 }
 
+/// Rules: PROVISION-2.9.1, PROVISION-2.9.5
 #[test]
-fn sidecars_2_9_row_1_delayed_and_strict_is_the_selected_place_only() {
+fn delayed_and_strict_is_the_selected_place_only() {
     for allowed in [json!([]), allowed(&["b", "x"])] {
         let strict = Ask { selected: Some("n2"), allowed, strictness: Strictness::Strict, ..Ask::default() };
         assert_eq!(shown(&ask(&cluster(), strict).unwrap().unwrap()), (vec!["b"], vec!["b"]));
@@ -96,23 +97,26 @@ fn sidecars_2_9_row_1_delayed_and_strict_is_the_selected_place_only() {
     assert!(matches!(ask(&cluster(), outside), Err(NoPlace::NotAllowed { .. })));
 }
 
+/// Rules: PROVISION-2.9.2, PROVISION-2.9.5
 #[test]
-fn sidecars_2_9_row_2_delayed_prefers_the_selected_place_among_all() {
+fn delayed_prefers_the_selected_place_among_all() {
     let delayed = Ask { selected: Some("n2"), ..Ask::default() };
     let found = ask(&cluster(), delayed).unwrap().unwrap();
     assert_eq!(shown(&found), (vec!["a", "b", "c"], vec!["b", "c", "a"]), "only where the driver runs, each once");
 }
 
+/// Rules: PROVISION-2.9.2, PROVISION-2.9.5
 #[test]
-fn sidecars_2_9_row_3_delayed_with_allowed_places_rotates_those() {
+fn delayed_with_allowed_places_rotates_those() {
     let delayed = Ask { selected: Some("n3"), allowed: allowed(&["c", "a"]), ..Ask::default() };
     assert_eq!(shown(&ask(&cluster(), delayed).unwrap().unwrap()), (vec!["a", "c"], vec!["c", "a"]));
     let outside = Ask { selected: Some("n2"), allowed: allowed(&["a"]), ..Ask::default() };
     assert!(matches!(ask(&cluster(), outside), Err(NoPlace::NotAllowed { .. })));
 }
 
+/// Rules: PROVISION-2.9.2, PROVISION-2.9.5
 #[test]
-fn sidecars_2_9_row_4_immediate_with_allowed_places_spreads_those() {
+fn immediate_with_allowed_places_spreads_those() {
     for immediate in [Immediate::Aggregated, Immediate::Unconstrained] {
         let asked = Ask { name: "data-web-1", allowed: allowed(&["a", "b", "c"]), immediate, ..Ask::default() };
         let found = ask(&cluster(), asked).unwrap().unwrap();
@@ -121,20 +125,23 @@ fn sidecars_2_9_row_4_immediate_with_allowed_places_spreads_those() {
     }
 }
 
+/// Rule: PROVISION-2.9.2
 #[test]
-fn sidecars_2_9_row_5_immediate_without_allowed_places_spreads_over_all() {
+fn immediate_without_allowed_places_spreads_over_all() {
     let found = ask(&cluster(), Ask::default()).unwrap().unwrap();
     assert_eq!(zones(&found.requisite), ["a", "b", "c"]);
 }
 
+/// Rule: PROVISION-2.9.2
 #[test]
-fn sidecars_2_9_row_6_immediate_topology_off_says_nothing() {
+fn immediate_topology_off_says_nothing() {
     let off = Ask { immediate: Immediate::Unconstrained, ..Ask::default() };
     assert_eq!(ask(&cluster(), off), Ok(None));
 }
 
+/// Rules: PROVISION-2.9.5, SIDECAR-14.5.6
 #[test]
-fn sidecars_2_9_replicas_spread_and_the_claims_of_one_replica_stay_together() {
+fn replicas_spread_and_the_claims_of_one_replica_stay_together() {
     let first = |name| {
         let found = ask(&cluster(), Ask { name, ..Ask::default() }).unwrap().unwrap();
         zones(&found.preferred)[0].to_owned()
@@ -142,7 +149,7 @@ fn sidecars_2_9_replicas_spread_and_the_claims_of_one_replica_stay_together() {
     let replicas = [first("data-web-0"), first("data-web-1"), first("data-web-2")];
     let mut sorted = replicas.clone();
     sorted.sort();
-    assert_eq!(sorted, ["a", "b", "c"], "14.5 #6");
+    assert_eq!(sorted, ["a", "b", "c"], "SIDECAR-14.5.6");
     assert_eq!(first("log-web-1"), replicas[1], "the set's name is hashed, not the claim's");
     assert_eq!(first("data-web-3"), replicas[0]);
     // Terms are a, b, c: the remainder of the hash is the index of the first replica's place.
@@ -160,14 +167,16 @@ fn fnv1_of(text: &str) -> u32 {
     hash
 }
 
+/// Rule: PROVISION-2.9.1
 #[test]
-fn sidecars_2_9_a_selected_node_that_is_gone_means_another_node() {
+fn a_selected_node_that_is_gone_means_another_node() {
     let gone = Ask { selected: Some("n9"), ..Ask::default() };
     assert_eq!(ask(&cluster(), gone), Err(NoPlace::NodeGone { node: "n9".to_owned() }));
 }
 
+/// Rules: PROVISION-2.9.1, PROVISION-2.9.2
 #[test]
-fn sidecars_2_9_a_node_without_keys_or_labels_is_said() {
+fn a_node_without_keys_or_labels_is_said() {
     let cluster = Cluster(vec![
         node("bare", Some(&[]), json!({})),
         node("unlabelled", Some(&["zone", "rack"]), json!({"zone": "a"})),
@@ -183,8 +192,9 @@ fn sidecars_2_9_a_node_without_keys_or_labels_is_said() {
     assert!(matches!(immediate, Err(NoPlace::NoNodes { .. })), "{immediate:?}");
 }
 
+/// Rules: PROVISION-2.9.2, PROVISION-2.9.3
 #[test]
-fn sidecars_2_9_allowed_places_are_multiplied_out() {
+fn allowed_places_are_multiplied_out() {
     let terms: Vec<TopologyTerm> = read(json!([
         {"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}, {"key": "rack", "values": ["1", "2"]}]},
         {"matchLabelExpressions": []},
@@ -196,8 +206,9 @@ fn sidecars_2_9_allowed_places_are_multiplied_out() {
     assert_eq!(ask(&cluster(), empty), Ok(None), "an empty result is no requirement");
 }
 
+/// Rule: PROVISION-2.9.4
 #[test]
-fn sidecars_2_9_terms_are_sorted_and_each_is_there_once() {
+fn terms_are_sorted_and_each_is_there_once() {
     let twice = Ask {
         allowed: json!([
             {"matchLabelExpressions": [{"key": "zone", "values": ["b", "a"]}]},
@@ -208,14 +219,15 @@ fn sidecars_2_9_terms_are_sorted_and_each_is_there_once() {
     assert_eq!(zones(&ask(&cluster(), twice).unwrap().unwrap().requisite), ["a", "b"]);
 }
 
+/// Rules: PROVISION-2.9.2, SIDECAR-13.6
 #[test]
-fn sidecars_2_9_the_keys_of_the_first_node_that_has_any_count_for_all() {
+fn the_keys_of_the_first_node_that_has_any_count_for_all() {
     let cluster = Cluster(vec![
         node("a", Some(&[]), json!({})),
         node("b", Some(&["zone"]), json!({"zone": "b", "rack": "1"})),
         node("c", Some(&["zone", "rack"]), json!({"zone": "c", "rack": "2"})),
     ]);
     let found = ask(&cluster, Ask::default()).unwrap().unwrap();
-    assert_eq!(zones(&found.requisite), ["b", "c"], "weakness 6: no chance");
+    assert_eq!(zones(&found.requisite), ["b", "c"], "SIDECAR-13.6: no chance");
     assert!(found.requisite.iter().all(|term| term.0.len() == 1));
 }
