@@ -26,7 +26,7 @@ pub(crate) enum DiskFault {
 
 impl DiskFault {
     pub(super) const ALL: [Self; 5] =
-        [Self::WriteErrors, Self::ImageErrors, Self::FlushErrors, Self::DroppedWrites, Self::AllErrors];
+        [Self::ImageErrors, Self::FlushErrors, Self::WriteErrors, Self::AllErrors, Self::DroppedWrites];
 
     pub(super) fn name(self) -> &'static str {
         match self {
