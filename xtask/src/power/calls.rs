@@ -8,6 +8,7 @@ use csi::v1::controller_client::ControllerClient;
 use csi::v1::node_client::NodeClient;
 use csi::v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode};
 use csi::v1::*;
+use tonic::Status;
 use tonic::transport::Channel;
 
 /// A sort of volume.
@@ -38,23 +39,36 @@ impl VolumeSort {
         VolumeCapability { access_mode: Some(AccessMode { mode }), access_type: Some(access) }
     }
 
-    fn parameters(self) -> BTreeMap<String, String> {
-        let kind = if self == Self::Directory { "directory" } else { "image" };
-        BTreeMap::from([("kind".to_owned(), kind.to_owned())])
+    fn parameters(self, provisioning: &str) -> BTreeMap<String, String> {
+        let mut parameters = BTreeMap::new();
+        let mut insert = |key: &str, value: &str| parameters.insert(key.to_owned(), value.to_owned());
+        if self == Self::Directory {
+            insert("kind", "directory");
+        } else {
+            insert("kind", "image");
+            insert("provisioning", provisioning);
+        }
+        parameters
+    }
+
+    pub(super) fn has_filesystem(self) -> bool {
+        self != Self::Block
     }
 }
 
 /// A connection to the driver.
 #[derive(Debug, Clone)]
 pub(super) struct DriverCalls {
+    /// `thin` or `thick`, of new images.
+    provisioning: &'static str,
     controller: ControllerClient<Channel>,
     node: NodeClient<Channel>,
 }
 
 impl DriverCalls {
-    pub(super) async fn connect(socket: &Path) -> anyhow::Result<Self> {
+    pub(super) async fn connect(socket: &Path, provisioning: &'static str) -> anyhow::Result<Self> {
         let channel = csi::connect(&format!("unix://{}", socket.display()).parse()?).await?;
-        Ok(Self { controller: ControllerClient::new(channel.clone()), node: NodeClient::new(channel) })
+        Ok(Self { provisioning, controller: ControllerClient::new(channel.clone()), node: NodeClient::new(channel) })
     }
 
     /// Makes a volume, or finds the one of that name; gives its id.
@@ -63,7 +77,7 @@ impl DriverCalls {
             name: name.to_owned(),
             capacity_range: Some(CapacityRange { required_bytes: bytes, limit_bytes: 0 }),
             volume_capabilities: vec![sort.capability()],
-            parameters: sort.parameters(),
+            parameters: sort.parameters(self.provisioning),
             ..Default::default()
         };
         let answer =
@@ -133,5 +147,17 @@ impl DriverCalls {
         };
         self.node.clone().node_publish_volume(publish).await.with_context(|| format!("publishing {id}"))?;
         Ok(())
+    }
+
+    pub(super) async fn unpublish(&self, id: &str, target: &Path) -> Result<(), Status> {
+        let request =
+            NodeUnpublishVolumeRequest { volume_id: id.to_owned(), target_path: target.display().to_string() };
+        self.node.clone().node_unpublish_volume(request).await.map(drop)
+    }
+
+    pub(super) async fn unstage(&self, id: &str, staging: &Path) -> Result<(), Status> {
+        let staging_target_path = staging.display().to_string();
+        let request = NodeUnstageVolumeRequest { volume_id: id.to_owned(), staging_target_path };
+        self.node.clone().node_unstage_volume(request).await.map(drop)
     }
 }

@@ -12,8 +12,11 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 use super::calls::DriverCalls;
+use super::faulty_work::{self, FaultPlan};
+use super::flaky::{DiskFault, FlakyDisk};
 use super::inspect::Inspection;
 use super::ledger::Ledger;
+use super::mutation::{Mutation, without_syncs};
 use super::voice::{ConsoleVoice, LINES_BYTES};
 use super::work;
 use crate::conformance::tail;
@@ -53,6 +56,21 @@ pub(crate) struct GuestArgs {
     /// End after so many lines; 0 only looks.
     #[arg(long)]
     stop_after: Option<u64>,
+    /// The disk begins to fail.
+    #[arg(long)]
+    fault: Option<DiskFault>,
+    /// It does so after so many lines of work.
+    #[arg(long, default_value_t = 0)]
+    fault_after: u64,
+    /// The disk has failed: a volume may say that it lost writes.
+    #[arg(long)]
+    after_fault: bool,
+    /// Make images that have all their blocks.
+    #[arg(long)]
+    thick: bool,
+    /// Do this wrong on purpose.
+    #[arg(long)]
+    mutation: Option<Mutation>,
 }
 
 /// The programs on the disk.
@@ -65,6 +83,8 @@ pub(super) struct Machine {
     pub(super) run: PathBuf,
     pub(super) round: u64,
     pub(super) stop_after: Option<u64>,
+    pub(super) after_fault: bool,
+    flaky: Option<FlakyDisk>,
     driver: Child,
     driver_log: PathBuf,
     server: Embedded,
@@ -87,18 +107,25 @@ pub(crate) async fn run(args: GuestArgs) -> anyhow::Result<()> {
     if machine.stop_after == Some(0) {
         return Ok(());
     }
-    let (driver, log) = (&mut machine.driver, machine.driver_log.clone());
-    let died = async {
-        let status = driver.wait().await;
-        anyhow::anyhow!("the driver ended with {status:?}:\n{}", tail(&log))
-    };
+    let way = work::WriteWay { seed: args.seed, mutation: args.mutation, with_unsynced: args.fault.is_some() };
     let hands = work::Hands {
         voice: &machine.voice,
         calls: &machine.calls,
         api: &machine.api,
         round: machine.round,
         stop_after: machine.stop_after,
-        seed: args.seed,
+        way,
+    };
+    if let (Some(fault), Some(disk)) = (args.fault, &machine.flaky) {
+        let plan = FaultPlan { fault, after: args.fault_after, seed: args.seed };
+        let done = faulty_work::run(&machine, (hands, inspection.targets), disk, plan).await;
+        println!("the driver said:\n{}", tail(&machine.driver_log));
+        return done;
+    }
+    let (driver, log) = (&mut machine.driver, machine.driver_log.clone());
+    let died = async {
+        let status = driver.wait().await;
+        anyhow::anyhow!("the driver ended with {status:?}:\n{}", tail(&log))
     };
     tokio::select! {
         done = work::run(hands, inspection.targets) => done,
@@ -114,16 +141,8 @@ impl Machine {
         fs::create_dir_all(&mount)?;
         // A machine without an init system has no loopback address.
         run_tool("busybox", &["ip", "link", "set", "lo", "up"], &[])?;
-        let part = filesystem_part(&args.disk)?;
         let voice = Arc::new(ConsoleVoice::new(args.lines_on_disk.then_some(args.disk.as_path()))?);
-        if !ledger.key("disk/filesystem").is_surely(MADE) {
-            voice.start("disk/filesystem", MADE)?;
-            let force = if args.pool_fs == "ext4" { "-F" } else { "-f" };
-            run_tool(&format!("mkfs.{}", args.pool_fs), &["-q", force], &[&part])?;
-            run_tool("sync", &[], &[])?;
-            voice.done("disk/filesystem", MADE)?;
-        }
-        run_tool("mount", &["-w", "-t", &args.pool_fs], &[&part, &mount])?;
+        let flaky = mount_disk(args, ledger, &voice, &mount)?;
         step("mounted");
 
         let (pool, store, socket) = (mount.join("pool"), mount.join("store"), run.join("csi.sock"));
@@ -139,20 +158,46 @@ impl Machine {
         }
         fs::create_dir_all(&store)?;
         let driver_log = run.join("driver.log");
-        let mut driver = start_driver(args, (&pool, pool_made), &socket, &driver_log)?;
+        let program = |mutation: Mutation| {
+            if args.mutation == Some(mutation) { without_syncs(&args.orlop, &run) } else { Ok(args.orlop.clone()) }
+        };
+        let (driver_program, api_program) = (program(Mutation::UnsyncedPool)?, program(Mutation::UnsyncedStore)?);
+        let mut driver = start_driver(&driver_program, (&pool, pool_made), &socket, &driver_log)?;
         let (server, ()) =
-            tokio::try_join!(Embedded::start(&args.orlop, &store), until_served(&mut driver, &socket, &driver_log),)?;
+            tokio::try_join!(Embedded::start(&api_program, &store), until_served(&mut driver, &socket, &driver_log))?;
         step("served");
         for (is_made, key) in [(pool_made, "disk/pool"), (store_made, "disk/store")] {
             if !is_made {
                 voice.done(key, MADE)?;
             }
         }
-        let calls = DriverCalls::connect(&socket).await?;
+        let provisioning = if args.thick { "thick" } else { "thin" };
+        let calls = DriverCalls::connect(&socket, provisioning).await?;
         let api = Client::new(&server.endpoint)?;
-        let (round, stop_after) = (args.round, args.stop_after);
-        Ok(Self { voice, calls, api, pool, run, round, stop_after, driver, driver_log, server })
+        let (round, stop_after, after_fault) = (args.round, args.stop_after, args.after_fault);
+        Ok(Self { voice, calls, api, pool, run, round, stop_after, after_fault, flaky, driver, driver_log, server })
     }
+}
+
+/// Makes the filesystem, once, and mounts it.
+fn mount_disk(
+    args: &GuestArgs,
+    ledger: &Ledger,
+    voice: &ConsoleVoice,
+    mount: &Path,
+) -> anyhow::Result<Option<FlakyDisk>> {
+    let part = filesystem_part(&args.disk)?;
+    let flaky = args.fault.map(|_| FlakyDisk::make(&part)).transpose()?;
+    let part = if flaky.is_some() { FlakyDisk::path() } else { part };
+    if !ledger.key("disk/filesystem").is_surely(MADE) {
+        voice.start("disk/filesystem", MADE)?;
+        let force = if args.pool_fs == "ext4" { "-F" } else { "-f" };
+        run_tool(&format!("mkfs.{}", args.pool_fs), &["-q", force], &[&part])?;
+        run_tool("sync", &[], &[])?;
+        voice.done("disk/filesystem", MADE)?;
+    }
+    run_tool("mount", &["-w", "-t", &args.pool_fs], &[&part, mount])?;
+    Ok(flaky)
 }
 
 /// Says how far the start is. The emulator's speed varies; the time since the boot is said for those who wonder.
@@ -190,9 +235,9 @@ fn check_store(orlop: &Path, data: &Path) -> anyhow::Result<()> {
 }
 
 /// A pool that was acknowledged must be there: the driver may not make another one.
-fn start_driver(args: &GuestArgs, (pool, is_made): (&Path, bool), socket: &Path, log: &Path) -> anyhow::Result<Child> {
+fn start_driver(program: &Path, (pool, is_made): (&Path, bool), socket: &Path, log: &Path) -> anyhow::Result<Child> {
     let output = fs::File::create(log)?;
-    let mut command = Command::new(&args.orlop);
+    let mut command = Command::new(program);
     command.args(["driver", "--node-id", "power", "--no-attach", "--endpoint"]);
     command.arg(format!("unix://{}", socket.display())).arg("--pool").arg(format!("p={}", pool.display()));
     command.arg("--state-dir").arg(log.with_file_name("known-pools"));

@@ -10,15 +10,19 @@ use serde_json::Value;
 use super::calls::{KINDS, VolumeSort};
 use super::guest::{Machine, step};
 use super::ledger::{GONE, Ledger};
-use super::records;
+use super::records::{self, UNSYNCED};
 use super::work::{CONFIG_MAPS, NAME_PREFIX, SMALL_BYTES, WriteTarget, read_state};
 
 const MADE: &str = "made";
+/// The first words of the condition of a volume that lost writes (docs/local-driver.md).
+const LOST: &str = "writes were lost:";
 
 /// What was found, and the volumes as they are shown now.
 #[derive(Debug, Default)]
 pub(super) struct Inspection {
     pub(super) wrong: Vec<String>,
+    /// Ids of volumes that say that they lost writes.
+    marked: BTreeSet<String>,
     pub(super) targets: Vec<WriteTarget>,
 }
 
@@ -86,7 +90,12 @@ impl Inspection {
     async fn volumes(&mut self, machine: &Machine, ledger: &Ledger) -> anyhow::Result<()> {
         let found = machine.calls.volumes().await.context("listing volumes")?;
         for (id, trouble) in found.iter().filter_map(|(id, trouble)| Some((id, trouble.as_ref()?))) {
-            self.wrong.push(format!("volume {id} is listed as abnormal: {trouble}"));
+            if machine.after_fault && trouble.starts_with(LOST) {
+                self.marked.insert(id.clone());
+                println!("volume {id}: {trouble}");
+            } else {
+                self.wrong.push(format!("volume {id} is listed as abnormal: {trouble}"));
+            }
         }
         let (mut unfinished, mut known) = (0, BTreeSet::new());
         for (name, history) in ledger.of_kind("vol") {
@@ -157,7 +166,7 @@ impl Inspection {
             step(&format!("staged {kind}"));
             let (acknowledged, state) =
                 (ledger.counter(&format!("rec/{kind}")), ledger.counter(&format!("state/{kind}")));
-            let file = if sort == VolumeSort::Block { target.clone() } else { target.join("log") };
+            let file = place_in(sort, &target, "log");
             match File::open(&file) {
                 Ok(file) => self.wrong.extend(records::missing(&file, kind, acknowledged)),
                 Err(error) => {
@@ -171,9 +180,31 @@ impl Inspection {
                 }
                 Err(error) => self.expect(state == 0, || format!("{kind}: state {state} was synced: {error:#}")),
             }
-            self.targets.push(WriteTarget { kind, sort, path: target, acknowledged, state });
+            self.unsynced_contents(ledger, kind, (&id, sort), &target);
+            self.targets.push(WriteTarget { kind, sort, path: target, id, staging, acknowledged, state });
         }
         Ok(())
+    }
+}
+
+impl Inspection {
+    /// Of a volume that was let go of after its disk had failed: records that were written without an error and never synced, or
+    /// the mark.
+    fn unsynced_contents(&mut self, ledger: &Ledger, kind: &str, (id, sort): (&str, VolumeSort), target: &Path) {
+        let is_marked = self.marked.contains(id);
+        let must_be_marked = ledger.counter(&format!("marked/{kind}")) > 0;
+        self.expect(is_marked || !must_be_marked, || {
+            format!("{kind}: unstaging said that it is marked, and it is not")
+        });
+        let written = ledger.counter(&format!("unsynced/{kind}"));
+        if is_marked || written == 0 {
+            return;
+        }
+        let file = place_in(sort, target, "unsynced");
+        match File::open(&file) {
+            Ok(file) => self.wrong.extend(records::missing(&file, &format!("{kind}{UNSYNCED}"), written)),
+            Err(error) => self.wrong.push(format!("{kind}: records without a sync cannot be opened: {error}")),
+        }
     }
 }
 
@@ -222,7 +253,17 @@ async fn settle_volume(
     Ok(None)
 }
 
-/// Where the volumes are shown.
+/// A device is its own file.
+fn place_in(sort: VolumeSort, target: &Path, name: &str) -> PathBuf {
+    if sort == VolumeSort::Block { target.to_owned() } else { target.join(name) }
+}
+
+/// Where the records of a volume are.
 pub(super) fn file_of(target: &WriteTarget) -> PathBuf {
-    if target.sort == VolumeSort::Block { target.path.clone() } else { target.path.join("log") }
+    place_in(target.sort, &target.path, "log")
+}
+
+/// Where the records are that are never synced.
+pub(super) fn unsynced_file_of(target: &WriteTarget) -> PathBuf {
+    place_in(target.sort, &target.path, "unsynced")
 }

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 /// Something that does not exist. Every key begins so.
 pub(super) const GONE: &str = "gone";
-/// Kinds whose states are numbers that only grow: synced records of a volume, and its state file.
-pub(super) const COUNTERS: [&str; 2] = ["rec", "state"];
+/// Kinds whose states are numbers that only grow: synced records of a volume; its state file; records that were written without
+/// an error, in a volume that was then let go of; 1 for a volume that must be marked.
+pub(super) const COUNTERS: [&str; 4] = ["rec", "state", "unsynced", "marked"];
 
 /// The states of one key, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]

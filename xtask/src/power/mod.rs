@@ -2,19 +2,25 @@
 //! time whether everything is there that the machine had acknowledged on its console before the cut.
 //!
 //! One boot looks at what the cut before it left, and works until the next cut. After that, disks are put together from a
-//! recording of all writes, as a drive leaves them that loses what it was not told to flush (`replay.rs`).
+//! recording of all writes, as a drive leaves them that loses what it was not told to flush (`replay.rs`). Last, the disk begins
+//! to fail under the running programs (`faulty_work.rs`).
 
 mod calls;
+mod faulty_disks;
+mod faulty_work;
+mod flaky;
 mod guest;
 mod inspect;
 mod ledger;
+mod mutation;
+mod recorded_disks;
 mod records;
 mod replay;
 mod runner;
 mod voice;
 mod work;
 
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
@@ -23,17 +29,15 @@ use tokio::process::Command;
 
 use crate::report::{Ending, Report};
 pub(crate) use guest::{GuestArgs, run as run_guest};
+use mutation::Mutation;
 use records::SeededNumbers;
-use replay::Recording;
-use runner::{Boot, BootEnd, CutAt, DISK, DISK_BYTES, VmRunner};
+use runner::{Boot, BootEnd, CutAt, VmRunner};
 
 /// A cut comes after at most so many lines of a boot.
 const LONGEST_ROUND: u64 = 140;
 /// One in so many cuts hits a machine that is still starting and looking.
 const EARLY: u64 = 6;
 const EARLY_STEPS: [&str; 4] = ["step mounted", "step served", "step staged ext4", "step staged btrfs"];
-/// Lines of a recording.
-const RECORDED_LINES: u64 = 160;
 
 /// What `cargo xtask power` takes.
 #[derive(Debug, clap::Args)]
@@ -42,8 +46,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 50)]
     cuts: u64,
     /// How many disks are put together from a recording of all writes.
-    #[arg(long, value_name = "N", default_value_t = 6)]
+    #[arg(long, value_name = "N", default_value_t = 12)]
     replays: u64,
+    /// How many disks begin to fail under the running programs. There are 14 ways: kinds of failures, on each filesystem.
+    #[arg(long, value_name = "N", default_value_t = 14)]
+    faults: u64,
+    /// Do something wrong on purpose, and look whether a replay or a failing disk shows it. Nothing else runs then.
+    #[arg(long, value_name = "FAULT")]
+    mutation: Option<Mutation>,
     /// Repeats the choices of a run (not its interleaving).
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -76,6 +86,7 @@ struct PowerRig {
     orlop: PathBuf,
     seed: u64,
     home: PathBuf,
+    mutation: Option<Mutation>,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
@@ -91,8 +102,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => fs::create_dir_all(&home)?,
     }
-    let rig = PowerRig { runner, orlop, seed, home };
+    let rig = PowerRig { runner, orlop, seed, home, mutation: args.mutation };
     let mut report = Report::default();
+    if let Some(mutation) = args.mutation {
+        let section = Report::begin(&format!("{} is noticed", mutation.name()));
+        let noticed = if mutation.needs_fault() { rig.faults(&args).await } else { rig.replays(&args).await };
+        report.end(section, Ending::from(noticed));
+        return report.close("mutation");
+    }
     if args.cuts > 0 {
         let section = Report::begin(&format!("{} power cuts", args.cuts));
         let ending = Ending::from(rig.cuts(&args).await);
@@ -101,6 +118,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     if args.replays > 0 {
         let section = Report::begin(&format!("{} disks from recordings", args.replays));
         let ending = Ending::from(rig.replays(&args).await);
+        report.end(section, ending);
+    }
+    if args.faults > 0 {
+        let section = Report::begin(&format!("{} disks that begin to fail", args.faults));
+        let ending = Ending::from(rig.faults(&args).await);
         report.end(section, ending);
     }
     report.close("power")
@@ -117,6 +139,12 @@ async fn build() -> anyhow::Result<PathBuf> {
     Ok(crate::target().join("debug/orlop"))
 }
 
+impl Boot {
+    fn new(rig: &PowerRig) -> Self {
+        Self { orlop: rig.orlop.clone(), seed: rig.seed, ..Self::default() }
+    }
+}
+
 impl DiskSeries {
     fn new(rig: &PowerRig, fs: &str) -> anyhow::Result<Self> {
         let folder = rig.home.join(fs);
@@ -129,14 +157,11 @@ impl DiskSeries {
         Boot {
             state: self.folder.clone(),
             pool_fs: self.fs.clone(),
-            orlop: rig.orlop.clone(),
             begun: self.folder.join("lines"),
             acknowledged: self.folder.join("lines"),
             round: self.boots,
             seed: rig.seed ^ self.boots,
-            cut: None,
-            stop_after: None,
-            record: false,
+            ..Boot::new(rig)
         }
     }
 
@@ -200,73 +225,42 @@ impl PowerRig {
         println!("{passed} of {} cuts lost nothing", args.cuts);
         if passed == args.cuts { Ok(()) } else { bail!("{} of {} cuts failed", args.cuts - passed, args.cuts) }
     }
+}
 
-    /// One recording for each filesystem, and disks from them in turns.
-    async fn replays(&self, args: &Args) -> anyhow::Result<()> {
-        let mut random = SeededNumbers::new(self.seed ^ 1);
-        let (mut wrong, mut done) = (0, 0);
-        for (at, fs) in args.pool_fs.iter().enumerate() {
-            let series = DiskSeries::new(self, &format!("{fs}-recorded"))?;
-            let boot =
-                Boot { pool_fs: fs.clone(), stop_after: Some(RECORDED_LINES), record: true, ..series.boot(self) };
-            let wanted = (0..args.replays).filter(|number| *number % args.pool_fs.len() as u64 == at as u64).count();
-            if wanted == 0 {
-                continue;
-            }
-            let said = self.runner.boot(&boot).await?;
-            println!("recorded on {fs}: {} lines, {}", said.lines().lines().count(), said.outcome());
-            if said.end != BootEnd::Exit(0) {
-                bail!("the recording on {fs} failed:\n{}", said.last(40));
-            }
-            let recording = Recording::open(&series.folder.join(format!("{DISK}.log")))?;
-            for _ in 0..wanted {
-                done += 1;
-                wrong += u64::from(!self.replay(&recording, (fs, done), &mut random).await?);
-            }
+/// What the disks of a section showed.
+#[derive(Debug, Default)]
+struct DiskTally {
+    right: u64,
+    wrong: u64,
+    /// The machine failed otherwise.
+    broken: u64,
+}
+
+impl DiskTally {
+    fn count(&mut self, said: &runner::Said) -> bool {
+        let is_right = said.end == BootEnd::Exit(0);
+        match (is_right, said.found_wrong()) {
+            (true, _) => self.right += 1,
+            (false, true) => self.wrong += 1,
+            (false, false) => self.broken += 1,
         }
-        println!("{} of {done} disks lost nothing", done - wrong);
-        if wrong == 0 { Ok(()) } else { bail!("{wrong} of {done} disks lost something") }
+        is_right
     }
 
-    async fn replay(
-        &self,
-        recording: &Recording,
-        (fs, number): (&str, u64),
-        random: &mut SeededNumbers,
-    ) -> anyhow::Result<bool> {
-        let folder = self.home.join(format!("replay-{number}-{fs}"));
-        fs::create_dir_all(&folder)?;
-        let make = |name: &str, bytes: u64| {
-            let file = File::options().read(true).write(true).create_new(true).open(folder.join(name))?;
-            file.set_len(bytes).map(|()| file)
-        };
-        let (disk, begun) = (make(&format!("{DISK}.raw"), DISK_BYTES)?, make("begun.raw", voice::LINES_BYTES)?);
-        let flushes = recording.flushes();
-        let flush =
-            *flushes.get(usize::try_from(random.below(flushes.len() as u64))?).context("nothing was flushed")?;
-        let (kept, dropped) = recording.build(&disk, &begun, flush, random)?;
-        fs::write(folder.join("begun"), voice::lines_of(&begun)?)?;
-        fs::write(folder.join("lines"), voice::lines_of(&disk)?)?;
-        let boot = Boot {
-            state: folder.clone(),
-            pool_fs: fs.to_owned(),
-            orlop: self.orlop.clone(),
-            begun: folder.join("begun"),
-            acknowledged: folder.join("lines"),
-            round: 1000 + number,
-            seed: self.seed,
-            cut: None,
-            stop_after: Some(0),
-            record: false,
-        };
-        let said = self.runner.boot(&boot).await?;
-        let is_right = said.end == BootEnd::Exit(0);
-        println!("disk {number} on {fs}: {kept} writes kept, {dropped} left out: {}", said.outcome());
-        if is_right {
-            fs::remove_dir_all(&folder)?;
-        } else {
-            println!("{}\nthe disk is kept in {}", said.last(40), folder.display());
+    /// With a mutation, one disk must have shown it.
+    fn judge(&self, mutation: Option<Mutation>) -> anyhow::Result<()> {
+        let Self { right, wrong, broken } = self;
+        println!("{right} of {} disks have all that they must have", right + wrong + broken);
+        match mutation {
+            _ if *broken > 0 => bail!("{broken} disks could not be looked at"),
+            None if *wrong > 0 => bail!("{wrong} disks lack something"),
+            Some(mutation) if *wrong == 0 => bail!("{} was not noticed", mutation.name()),
+            None | Some(_) => Ok(()),
         }
-        Ok(is_right)
+    }
+
+    /// One disk that shows a mutation is enough.
+    fn is_enough(&self, mutation: Option<Mutation>) -> bool {
+        mutation.is_some() && self.wrong > 0
     }
 }

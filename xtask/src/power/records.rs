@@ -1,7 +1,8 @@
 //! Records that a volume is written with: numbered, checksummed, each at the place that its number gives it.
 //!
 //! A file or device holds a ring of [`SLOTS`] records. A writer is never more than [`AHEAD`] records beyond the last one whose
-//! sync was acknowledged, so that all other slots must hold what was acknowledged.
+//! sync was acknowledged, so that all other slots must hold what was acknowledged. Records that are never synced have a ring of
+//! their own, whose name ends in [`UNSYNCED`].
 
 use std::fs::File;
 use std::io;
@@ -11,6 +12,10 @@ pub(super) const RECORD_BYTES: usize = 1024;
 pub(super) const SLOTS: u64 = 256;
 /// Records that may be written and not acknowledged at the time of a cut.
 pub(super) const AHEAD: u64 = 16;
+/// The end of the name of a ring whose records are not synced.
+pub(super) const UNSYNCED: &str = "-unsynced";
+/// Where that ring begins, also on a device that has the other ring.
+const UNSYNCED_PLACE: u64 = 1 << 20;
 const WORDS: usize = RECORD_BYTES / 8;
 const MAGIC: u64 = 0x6f72_6c6f_7072_6563;
 
@@ -51,24 +56,26 @@ pub(super) fn record(volume: &str, number: u64) -> Vec<u8> {
     words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-fn place(number: u64) -> u64 {
-    number % SLOTS * RECORD_BYTES as u64
+fn place(volume: &str, number: u64) -> u64 {
+    let ring = if volume.ends_with(UNSYNCED) { UNSYNCED_PLACE } else { 0 };
+    ring + number % SLOTS * RECORD_BYTES as u64
 }
 
 pub(super) fn write(file: &File, volume: &str, number: u64) -> io::Result<()> {
-    file.write_all_at(&record(volume, number), place(number))
+    file.write_all_at(&record(volume, number), place(volume, number))
 }
 
 /// Reads back every record that must be there and says of each that is not.
 pub(super) fn missing(file: &File, volume: &str, acknowledged: u64) -> Vec<String> {
     let first = acknowledged.saturating_sub(SLOTS - AHEAD - 1).max(1);
+    let promise = if volume.ends_with(UNSYNCED) { "written without an error" } else { "synced" };
     let mut wrong = Vec::new();
     let mut found = vec![0; RECORD_BYTES];
     for number in first..=acknowledged {
-        match file.read_exact_at(&mut found, place(number)) {
+        match file.read_exact_at(&mut found, place(volume, number)) {
             Ok(()) if found == record(volume, number) => {}
-            Ok(()) => wrong.push(format!("{volume}: record {number} was synced and {}", described(&found, volume))),
-            Err(error) => wrong.push(format!("{volume}: record {number} was synced and cannot be read: {error}")),
+            Ok(()) => wrong.push(format!("{volume}: record {number} was {promise} and {}", described(&found, volume))),
+            Err(error) => wrong.push(format!("{volume}: record {number} was {promise} and cannot be read: {error}")),
         }
     }
     wrong
@@ -106,14 +113,26 @@ mod tests {
         }
         assert_eq!(missing(&file, "a", last), [] as [String; 0]);
 
-        file.write_all_at(&[0; RECORD_BYTES], place(last)).expect("writing");
+        file.write_all_at(&[0; RECORD_BYTES], place("a", last)).expect("writing");
         assert_eq!(missing(&file, "a", last), [format!("a: record {last} was synced and zeros are in its place")]);
         write(&file, "b", last).expect("writing");
         assert!(missing(&file, "a", last)[0].contains("another volume's record"));
         write(&file, "a", last - SLOTS).expect("writing");
         assert!(missing(&file, "a", last)[0].contains(&format!("and record {} is in its place", last - SLOTS)));
-        file.write_all_at(&[7; 100], place(last) + 200).expect("writing");
+        file.write_all_at(&[7; 100], place("a", last) + 200).expect("writing");
         assert!(missing(&file, "a", last)[0].contains("a torn record"));
+    }
+
+    #[test]
+    fn a_device_holds_both_rings() {
+        let file = tempfile::tempfile().expect("a file");
+        for number in 1..=SLOTS {
+            write(&file, "a", number).expect("writing");
+            write(&file, "a-unsynced", number).expect("writing");
+        }
+        assert_eq!(missing(&file, "a", SLOTS), [] as [String; 0]);
+        assert_eq!(missing(&file, "a-unsynced", SLOTS), [] as [String; 0]);
+        assert!(missing(&file, "a-unsynced", SLOTS + 1)[0].contains("was written without an error and record 1 is"));
     }
 
     #[test]

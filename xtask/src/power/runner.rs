@@ -7,7 +7,9 @@ use anyhow::{Context as _, bail};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
+use super::flaky::DiskFault;
 use super::ledger;
+use super::mutation::Mutation;
 
 /// The name of the disk.
 pub(super) const DISK: &str = "pool";
@@ -16,8 +18,15 @@ pub(super) const DISK_BYTES: u64 = 2 << 30;
 const TOOLS: [(&str, &str); 4] =
     [("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static"), ("cpio", "cpio"), ("modprobe", "kmod")];
 /// What the machine itself needs; it sees the programs of this one.
-const GUEST_TOOLS: [(&str, &str); 4] =
-    [("mkfs.ext4", "e2fsprogs"), ("mkfs.xfs", "xfsprogs"), ("mkfs.btrfs", "btrfs-progs"), ("addpart", "util-linux")];
+const GUEST_TOOLS: [(&str, &str); 7] = [
+    ("mkfs.ext4", "e2fsprogs"),
+    ("filefrag", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("addpart", "util-linux"),
+    ("dmsetup", "dmsetup"),
+    ("strace", "strace"),
+];
 /// Software emulation on a busy machine is slow.
 const LIMIT_SECONDS: &str = "600";
 /// Exit codes of the runner that say nothing about the disk.
@@ -30,7 +39,7 @@ const ATTEMPTS: u32 = 3;
 pub(super) struct CutAt(pub(super) String);
 
 /// One boot of the machine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Boot {
     pub(super) state: PathBuf,
     pub(super) pool_fs: String,
@@ -43,6 +52,13 @@ pub(super) struct Boot {
     pub(super) stop_after: Option<u64>,
     /// Record all writes, and write the lines to the disk as well.
     pub(super) record: bool,
+    /// Let the disk fail, after so many lines of work.
+    pub(super) fault: Option<(DiskFault, u64)>,
+    /// The disk failed in an earlier boot.
+    pub(super) after_fault: bool,
+    /// Images have all their blocks.
+    pub(super) thick: bool,
+    pub(super) mutation: Option<Mutation>,
 }
 
 /// How a boot ended.
@@ -72,11 +88,17 @@ impl Said {
     }
 
     pub(super) fn outcome(&self) -> String {
-        let looked = if self.is_verified() { "all of the cut before was there" } else { "the look was not finished" };
+        let looked =
+            if self.is_verified() { "all that was acknowledged before is there" } else { "the look was not finished" };
         match self.end {
             BootEnd::Cut | BootEnd::Exit(0) => looked.to_owned(),
             BootEnd::Exit(code) => format!("FAILED with exit code {code}"),
         }
+    }
+
+    /// Did the look find something wrong? Else a boot that failed says nothing of the disk.
+    pub(super) fn found_wrong(&self) -> bool {
+        self.end != BootEnd::Exit(0) && self.text.lines().any(|line| line.contains("WRONG: "))
     }
 
     pub(super) fn last(&self, count: usize) -> String {
@@ -123,7 +145,7 @@ impl VmRunner {
                 code => {
                     last = Said { text, end: BootEnd::Exit(code) }.last(20);
                     println!("the machine did not work (exit code {code}); it is started again");
-                    if boot.cut.is_some() || boot.record {
+                    if boot.cut.is_some() || boot.record || boot.fault.is_some() {
                         // What it did is not known to the ledger, so that nothing can be said about this disk any more.
                         break;
                     }
@@ -135,7 +157,7 @@ impl VmRunner {
 
     async fn boot_once(&self, boot: &Boot) -> anyhow::Result<(i32, String)> {
         let mut command = Command::new(&self.program);
-        command.args(["--mem", "1280", "--timeout", LIMIT_SECONDS, "--state"]).arg(&boot.state);
+        command.args(["--mem", "1280", "--cpus", "2", "--timeout", LIMIT_SECONDS, "--state"]).arg(&boot.state);
         command.arg("--disk").arg(format!("{DISK}:{DISK_BYTES}"));
         if let Some(CutAt(text)) = &boot.cut {
             command.args(["--kill-on", text]);
@@ -154,6 +176,14 @@ impl VmRunner {
         if let Some(enough) = boot.stop_after {
             command.args(["--stop-after", &enough.to_string()]);
         }
+        if let Some((fault, after)) = boot.fault {
+            command.args(["--fault", fault.name(), "--fault-after", &after.to_string()]);
+        }
+        if let Some(mutation) = boot.mutation {
+            command.args(["--mutation", mutation.name()]);
+        }
+        let switches = [("--after-fault", boot.after_fault), ("--thick", boot.thick)];
+        command.args(switches.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut machine =
             RunningMachine(command.spawn().with_context(|| format!("starting {}", self.program.display()))?);
@@ -190,6 +220,9 @@ mod tests {
         assert_eq!(said.lines(), "@1 start obj/a 1\n@2 done obj/a 1\n");
         assert!(said.is_verified());
         assert!(!Said { text: "not VERIFIED\n".to_owned(), end: BootEnd::Cut }.is_verified());
+        let wrong = |text: &str, code| Said { text: text.to_owned(), end: BootEnd::Exit(code) }.found_wrong();
+        assert!(wrong("WRONG: a record\n", 1) && wrong("xtask: WRONG: orlop check: exit status: 1\n", 1));
+        assert!(!wrong("xtask: mkfs.ext4 is missing\n", 1) && !wrong("WRONG: a record\n", 0));
     }
 
     #[test]

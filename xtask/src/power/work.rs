@@ -13,9 +13,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::calls::{DriverCalls, VolumeSort};
-use super::inspect::file_of;
+use super::inspect::{file_of, unsynced_file_of};
 use super::ledger::GONE;
-use super::records::{self, SeededNumbers};
+use super::mutation::Mutation;
+use super::records::{self, SeededNumbers, UNSYNCED};
 use super::voice::ConsoleVoice;
 use crate::kubernetes::{Client, Question};
 
@@ -33,8 +34,27 @@ pub(super) struct WriteTarget {
     pub(super) kind: &'static str,
     pub(super) sort: VolumeSort,
     pub(super) path: PathBuf,
+    pub(super) id: String,
+    pub(super) staging: PathBuf,
     pub(super) acknowledged: u64,
     pub(super) state: u64,
+}
+
+/// How the volumes are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WriteWay {
+    pub(super) seed: u64,
+    pub(super) mutation: Option<Mutation>,
+    /// Write also records that are never synced.
+    pub(super) with_unsynced: bool,
+}
+
+/// How far a writer came.
+#[derive(Debug)]
+pub(super) struct WriterEnd {
+    /// The last record of those that are never synced; `None` if one of them could not be written.
+    pub(super) unsynced: Option<u64>,
+    pub(super) done: anyhow::Result<()>,
 }
 
 /// What the work is done with.
@@ -45,7 +65,7 @@ pub(super) struct Hands<'a> {
     pub(super) api: &'a Client,
     pub(super) round: u64,
     pub(super) stop_after: Option<u64>,
-    pub(super) seed: u64,
+    pub(super) way: WriteWay,
 }
 
 impl Hands<'_> {
@@ -59,13 +79,13 @@ pub(super) async fn run(hands: Hands<'_>, targets: Vec<WriteTarget>) -> anyhow::
     let ended = Ended(Arc::new(AtomicBool::new(false)));
     let mut writers = JoinSet::new();
     for target in targets {
-        let (voice, ended, stop_after, seed) =
-            (Arc::clone(hands.voice), Arc::clone(&ended.0), hands.stop_after, hands.seed);
+        let (voice, ended, stop_after, way) =
+            (Arc::clone(hands.voice), Arc::clone(&ended.0), hands.stop_after, hands.way);
         writers.spawn_blocking(move || {
             let is_enough =
                 || ended.load(Ordering::Relaxed) || stop_after.is_some_and(|enough| voice.count() >= enough);
-            write_records(&voice, &target, seed, &is_enough)
-                .with_context(|| format!("WRONG: writing to the {} volume", target.kind))
+            let end = write_records(&voice, &target, way, &is_enough);
+            end.done.with_context(|| format!("WRONG: writing to the {} volume", target.kind))
         });
     }
     let writing = async {
@@ -74,12 +94,12 @@ pub(super) async fn run(hands: Hands<'_>, targets: Vec<WriteTarget>) -> anyhow::
         }
         anyhow::Ok(())
     };
-    tokio::try_join!(call(hands), writing).map(|_| ())
+    tokio::try_join!(call(hands, &ended.0), writing).map(|_| ())
 }
 
 /// Tells the writers to end, also when the work ends with an error.
 #[derive(Debug)]
-struct Ended(Arc<AtomicBool>);
+pub(super) struct Ended(pub(super) Arc<AtomicBool>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -88,10 +108,10 @@ impl Drop for Ended {
 }
 
 /// Volumes, snapshots and objects, one after the other.
-async fn call(hands: Hands<'_>) -> anyhow::Result<()> {
+pub(super) async fn call(hands: Hands<'_>, ended: &AtomicBool) -> anyhow::Result<()> {
     let (mut volumes, mut snapshots) = (Vec::new(), Vec::new());
     for number in 0.. {
-        if hands.is_enough() {
+        if hands.is_enough() || ended.load(Ordering::Relaxed) {
             return Ok(());
         }
         let name = format!("r{}-{number}", hands.round);
@@ -165,33 +185,88 @@ async fn ask(hands: Hands<'_>, question: Question) -> anyhow::Result<()> {
 
 /// Writes records and syncs them; every now and then replaces a small file, as programs do that want old or new and nothing
 /// in between.
-fn write_records(
+pub(super) fn write_records(
     voice: &ConsoleVoice,
     target: &WriteTarget,
-    seed: u64,
+    way: WriteWay,
     is_enough: &dyn Fn() -> bool,
-) -> anyhow::Result<()> {
-    let mut random = SeededNumbers::new(seed ^ records::hash(target.kind));
-    let is_block = target.sort == VolumeSort::Block;
-    let file = File::options().read(true).write(true).create(!is_block).truncate(false).open(file_of(target))?;
-    if !is_block {
-        File::open(&target.path)?.sync_all().context("syncing the directory")?;
-    }
-    let (mut number, mut state) = (target.acknowledged, target.state);
-    while !is_enough() {
-        for _ in 0..=random.below(records::AHEAD / 2) {
-            number += 1;
-            records::write(&file, target.kind, number)?;
+) -> WriterEnd {
+    let mut unsynced = Some(0);
+    let mut write = || {
+        let mut writer = RecordWriter::open(voice, target, way)?;
+        while !is_enough() {
+            if let Some(last) = unsynced.filter(|_| way.with_unsynced) {
+                unsynced = writer.write_unsynced(last + 1).map(|()| last + 1).ok();
+            }
+            writer.write_synced()?;
         }
-        if random.below(2) == 0 { file.sync_data() } else { file.sync_all() }.context("syncing")?;
-        voice.done(&format!("rec/{}", target.kind), &number.to_string())?;
-        if !is_block && random.below(3) == 0 {
-            state += 1;
-            write_state(&target.path, state)?;
-            voice.done(&format!("state/{}", target.kind), &state.to_string())?;
+        anyhow::Ok(())
+    };
+    let done = write();
+    WriterEnd { unsynced, done }
+}
+
+/// The writer of one volume.
+#[derive(Debug)]
+struct RecordWriter<'a> {
+    voice: &'a ConsoleVoice,
+    target: &'a WriteTarget,
+    way: WriteWay,
+    random: SeededNumbers,
+    file: File,
+    unsynced: File,
+    number: u64,
+    state: u64,
+}
+
+impl<'a> RecordWriter<'a> {
+    fn open(voice: &'a ConsoleVoice, target: &'a WriteTarget, way: WriteWay) -> anyhow::Result<Self> {
+        let is_block = target.sort == VolumeSort::Block;
+        let open = |path: &Path| {
+            let file = File::options().read(true).write(true).create(!is_block).truncate(false).open(path);
+            file.with_context(|| format!("opening {}", path.display()))
+        };
+        let file = open(&file_of(target))?;
+        let unsynced = if way.with_unsynced { open(&unsynced_file_of(target))? } else { file.try_clone()? };
+        if !is_block {
+            File::open(&target.path)?.sync_all().context("syncing the directory")?;
         }
+        let random = SeededNumbers::new(way.seed ^ records::hash(target.kind));
+        let (number, state) = (target.acknowledged, target.state);
+        Ok(Self { voice, target, way, random, file, unsynced, number, state })
     }
-    Ok(())
+
+    fn write_unsynced(&mut self, number: u64) -> std::io::Result<()> {
+        records::write(&self.unsynced, &format!("{}{UNSYNCED}", self.target.kind), number)
+    }
+
+    fn write_synced(&mut self) -> anyhow::Result<()> {
+        let kind = self.target.kind;
+        for _ in 0..=self.random.below(records::AHEAD / 2) {
+            self.number += 1;
+            records::write(&self.file, kind, self.number)?;
+        }
+        self.sync()?;
+        self.voice.done(&format!("rec/{kind}"), &self.number.to_string())?;
+        if self.target.sort != VolumeSort::Block && self.random.below(3) == 0 {
+            self.state += 1;
+            write_state(&self.target.path, self.state)?;
+            self.voice.done(&format!("state/{kind}"), &self.state.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> anyhow::Result<()> {
+        let with_times = self.random.below(2) == 0;
+        if self.way.mutation == Some(Mutation::UnsyncedRecords) {
+            return Ok(());
+        }
+        let synced = if with_times { self.file.sync_data() } else { self.file.sync_all() };
+        if self.way.mutation == Some(Mutation::IgnoredErrors) {
+            return Ok(());
+        }
+        synced.context("syncing")
+    }
 }
 
 fn state_text(number: u64) -> String {
