@@ -23,14 +23,14 @@ use rustix::io::Errno;
 use crate::config::Role;
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::node::mounts_of_loop;
+use crate::node::{mounts_of_loop, open_to_freeze};
 use crate::params::shown;
 use crate::pool::{Hold, Place, Pool, Space};
 use crate::record::{AccessKind, Kind, VolumeRecord};
 use linux::flush::OpenMount;
 use linux::freeze::{self, Frozen};
 use linux::loopdev::{self, BackingFile};
-use linux::mountinfo::{Mount, MountTable};
+use linux::mountinfo::MountTable;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -196,11 +196,18 @@ impl Core {
         let bound = loopdev::Bound::read().map_err(fault::sys)?;
         for id in pool.ids(Place::Volumes).map_err(|error| fault::io("listing the pool", error))? {
             let found = Found { pool, object: pool.object(Place::Volumes, &id) };
-            let Some(mount) = writable_mount(&found, &table, &bound)? else { continue };
             if pool.need_of(&id) == 0 {
                 continue;
             }
-            if let Err(error) = self.freeze_volume(&found, &id, &mount) {
+            let opened = match open_writable(&found, &table, &bound) {
+                Ok(Some(opened)) => opened,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::warn!(volume = %id, error = %error.chain(), "a volume of the full pool cannot be opened");
+                    continue;
+                }
+            };
+            if let Err(error) = self.freeze_volume(&found, &id, opened) {
                 // Busy: a call works on it. It is tried again at the next look.
                 tracing::warn!(volume = %id, error = %error.chain(), "a volume of the full pool cannot be frozen yet");
             }
@@ -208,9 +215,9 @@ impl Core {
         Ok(())
     }
 
-    fn freeze_volume(&self, found: &Found<'_>, id: &str, mount: &Mount) -> Result<(), Error> {
-        let opened =
-            Arc::new(OpenMount::open(mount).map_err(|error| Error::backend("opening a volume of a full pool", error))?);
+    fn freeze_volume(&self, found: &Found<'_>, id: &str, opened: OpenMount) -> Result<(), Error> {
+        let place = opened.place.clone();
+        let opened = Arc::new(opened);
         {
             let volumes = self.frozen_volumes();
             if volumes.leaving.contains_key(id) {
@@ -233,7 +240,7 @@ impl Core {
             return Ok(());
         }
         volumes.frozen.insert(id.to_owned(), (frozen, found.object.dir().to_owned()));
-        tracing::warn!(volume = %id, mount = %mount.mount_point.display(), "the volume is frozen: its pool is full");
+        tracing::warn!(volume = %id, mount = %place.display(), "the volume is frozen: its pool is full");
         Ok(())
     }
 
@@ -353,20 +360,23 @@ fn pool_level(pool: &Pool) -> Result<(SpaceLook, Level, Level), Error> {
     Ok((look, before, *level))
 }
 
-/// A mount through which the volume's filesystem can be written to.
-fn writable_mount(found: &Found<'_>, table: &MountTable, bound: &loopdev::Bound) -> Result<Option<Mount>, Error> {
+/// The filesystem of a volume, if it is mounted and can be written to.
+fn open_writable(found: &Found<'_>, table: &MountTable, bound: &loopdev::Bound) -> Result<Option<OpenMount>, Error> {
     let Ok(record) = found.object.record::<VolumeRecord>() else { return Ok(None) };
     if (record.kind, record.access) != (Kind::Image, AccessKind::Mount) {
         return Ok(None);
     }
     let Ok(image) = File::open(found.object.image()) else { return Ok(None) };
     let backing = BackingFile::of(&image).map_err(fault::sys)?;
-    let statuses = bound.of(backing).map_err(fault::sys)?;
-    let mut mounts = statuses.iter().flat_map(|status| mounts_of_loop(table, &status.device));
-    Ok(mounts.find(|mount| !mount.is_filesystem_read_only()).cloned())
+    for status in bound.of(backing).map_err(fault::sys)? {
+        if mounts_of_loop(table, &status.device).any(|mount| !mount.is_filesystem_read_only()) {
+            return open_to_freeze(&status.device, table);
+        }
+    }
+    Ok(None)
 }
 
-/// Makes sure that a volume which was frozen still is: another process may have thawed it, as a controller does at start.
+/// Makes sure that a volume which was frozen still is: another program may have thawed it.
 fn refreeze(dir: &File) -> Result<(), Error> {
     match freeze::freeze(dir) {
         Ok(()) => Ok(()),

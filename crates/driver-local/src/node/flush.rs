@@ -20,7 +20,7 @@ use crate::pool::Ballast;
 use linux::SysError;
 use linux::bounded::{self, Bounded};
 use linux::flush::{OpenMount, OpenMountError, open_for_sync};
-use linux::loopdev::{self, BackingFile, LoopStatus};
+use linux::loopdev::{self, BackingFile, LoopDevice, LoopStatus};
 use linux::mountinfo::{Mount, MountTable};
 
 /// How long a volume may take to be written to disk before the caller is told to repeat its call. It is written on meanwhile.
@@ -143,21 +143,33 @@ fn sync_file(doing: &'static str, file: &File, path: &std::path::Path) -> Result
     file.sync_all().map_err(SysError::on("write out", path)).map_err(|error| Unwritten { doing, error })
 }
 
-/// Opens the first mount that its path really shows. `None` without a mount; if all of them are covered that is an error.
+/// Opens the first mount that its path really shows. `None` without a mount, and of a filesystem that was shut down, which opens
+/// nothing: unmounting it is all that is left. If all of them are covered that is an error.
 fn open_visible<'m>(mounts: impl Iterator<Item = &'m Mount>) -> Result<Option<OpenMount>, Error> {
-    let mut covered = None;
-    for mount in mounts {
-        match OpenMount::open(mount) {
-            Ok(opened) => return Ok(Some(opened)),
-            Err(error @ OpenMountError::Covered(_)) => covered = Some(error),
-            // A filesystem that was shut down opens nothing. Unmounting it is all that is left.
-            Err(OpenMountError::Sys(error)) if error.is(rustix::io::Errno::IO) => return Ok(None),
-            Err(OpenMountError::Sys(error)) => return Err(fault::sys(error)),
-        }
+    match OpenMount::open_first(mounts) {
+        Ok(opened) => Ok(opened),
+        Err(OpenMountError::Sys(error)) if error.is(rustix::io::Errno::IO) => Ok(None),
+        Err(OpenMountError::Sys(error)) => Err(fault::sys(error)),
+        Err(error @ OpenMountError::Covered(_)) => Err(Error::precondition(format!("{error}; unmount what covers it"))),
     }
-    match covered {
-        None => Ok(None),
-        Some(error) => Err(Error::precondition(format!("{error}; unmount what covers it"))),
+}
+
+/// Opens the mounted filesystem of a volume's device to be frozen or thawed, also where other mounts cover all of its mounts.
+/// What is opened is never what covers it. `None` without a mount, and of a filesystem that was shut down.
+pub(crate) fn open_to_freeze(device: &LoopDevice, table: &MountTable) -> Result<Option<OpenMount>, Error> {
+    let mounts: Vec<&Mount> = mounts_of_loop(table, device).collect();
+    let failed = match OpenMount::open_first(mounts.iter().copied()) {
+        Ok(opened) => return Ok(opened),
+        Err(OpenMountError::Sys(error)) if error.is(rustix::io::Errno::IO) => return Ok(None),
+        Err(failed) => failed,
+    };
+    let Some(mount) = mounts.first() else { return Ok(None) };
+    match OpenMount::open_covered(&device.path, mount) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) => {
+            tracing::warn!(device = %device.path.display(), %error, "a covered filesystem cannot be opened");
+            Err(Error::backend("opening a volume's filesystem", failed))
+        }
     }
 }
 
