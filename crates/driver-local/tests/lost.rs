@@ -6,6 +6,7 @@ mod lost {
     mod bench;
     mod copies;
     mod full;
+    mod leftovers;
     mod locked;
     mod readonly;
     mod trouble;

@@ -122,7 +122,7 @@ impl Core {
     }
 
     /// Removes unfinished copies whose source is gone or was changed: they can never go on. A source in a pool that is missing
-    /// may still be there.
+    /// may still be there. A copy that runs holds its draft and is left alone.
     pub(crate) fn drop_dead_copies(&self) {
         for pool in self.open_pools() {
             for (id, intent) in pool.unfinished_copies() {
@@ -139,8 +139,10 @@ impl Core {
                     Err(error) if matches!(error.reason(), Reason::NotFound { .. }) => "its source is gone",
                     Err(_) => continue,
                 };
-                tracing::info!(copy = %id, source = %intent.request, why, "an unfinished copy is removed");
-                drop(Draft::leftover(pool, &id));
+                if let Some(dead) = Draft::unfinished_copy(pool, &id, &intent) {
+                    tracing::info!(copy = %id, source = %intent.request, why, "an unfinished copy is removed");
+                    drop(dead);
+                }
             }
         }
     }
@@ -150,8 +152,8 @@ impl Core {
         let member = format!("{gone}.");
         for pool in self.open_pools() {
             let copies = pool.unfinished_copies().into_iter();
-            for (id, _) in copies.filter(|(_, of)| of.request == gone || of.request.starts_with(&member)) {
-                drop(Draft::leftover(pool, &id));
+            for (id, intent) in copies.filter(|(_, of)| of.request == gone || of.request.starts_with(&member)) {
+                drop(Draft::unfinished_copy(pool, &id, &intent));
             }
         }
     }

@@ -232,7 +232,7 @@ pub fn leftovers(root: &Path) -> io::Result<Vec<Orphan>> {
         }
     }
     for name in names(&root.join(".trash"))? {
-        let why = "deleted, and not removed yet; tried again with the next deletion".to_owned();
+        let why = "deleted, and not removed yet; tried again within minutes".to_owned();
         found.push(Orphan { path: root.join(".trash").join(name), why });
     }
     found.sort_by(|one, other| one.path.cmp(&other.path));
