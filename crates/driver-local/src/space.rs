@@ -5,7 +5,7 @@
 //! happening as long as only this driver uses the filesystem and nothing is overcommitted. For all other cases free space is
 //! watched: below a first level it is told, and at a floor the thin volumes are frozen. A frozen volume pauses its writers
 //! and loses nothing; it is thawed by itself when there is space again, and before anything is unmounted. Should the driver
-//! die, the guard process of each frozen volume thaws it.
+//! die, the guard process of each frozen volume thaws it. Raw devices become read-only instead (`raw_devices`).
 //!
 //! Freezing writes out what is in memory, and that needs space as well. So the floor is above zero, and what may still have
 //! to be written out counts as used. In a pool that is full already nothing is frozen: a freeze would not end.
@@ -107,8 +107,10 @@ impl SpaceLook {
 #[derive(Debug, Default)]
 pub(crate) struct FrozenVolumes {
     frozen: BTreeMap<String, (Frozen, PathBuf)>,
+    /// Volumes whose raw device is read-only because their pool is full, and their directories.
+    pub(crate) protected: BTreeMap<String, PathBuf>,
     /// Volumes with calls under way that unmount them, and how many.
-    leaving: BTreeMap<String, usize>,
+    pub(crate) leaving: BTreeMap<String, usize>,
 }
 
 /// Keeps a volume from being frozen for as long as this lives.
@@ -131,7 +133,7 @@ impl Drop for KeepThawed<'_> {
 }
 
 impl Core {
-    fn frozen_volumes(&self) -> MutexGuard<'_, FrozenVolumes> {
+    pub(crate) fn frozen_volumes(&self) -> MutexGuard<'_, FrozenVolumes> {
         self.frozen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,7 +168,7 @@ impl Core {
         let (free, floor) = (shown(look.space.free), shown(look.floor()));
         match now {
             Level::Full if before != now => {
-                tracing::error!(pool = %pool.name, free, floor, "pool full: its thin volumes are frozen until space is freed");
+                tracing::error!(pool = %pool.name, free, floor, "pool full: its thin volumes wait until space is freed");
             }
             Level::NearlyFull if before != now => tracing::warn!(pool = %pool.name, free, floor, "pool nearly full"),
             Level::Enough if before != now => {
@@ -177,14 +179,20 @@ impl Core {
         if now == Level::Enough {
             pool.load_ballast();
         }
-        if self.config.role != Role::Controller {
-            match now {
-                Level::Full if look.may_freeze() => self.freeze_thin_volumes(pool)?,
-                Level::Full if before != now => {
+        match (self.config.role, now) {
+            (Role::Controller, _) => {}
+            (Role::Node | Role::All, Level::Full) => {
+                let protected = self.protect_raw_devices(pool)?;
+                if look.may_freeze() {
+                    self.freeze_thin_volumes(pool)?;
+                } else if before != now {
                     tracing::error!(pool = %pool.name, free, "too little space is left to freeze volumes");
                 }
-                Level::Full => {}
-                Level::NearlyFull | Level::Enough => self.thaw_volumes(|path| path.starts_with(&pool.root)),
+                self.write_out_raw_devices(pool, &protected);
+            }
+            (Role::Node | Role::All, Level::NearlyFull | Level::Enough) => {
+                self.thaw_volumes(|path| path.starts_with(&pool.root));
+                self.release_raw_devices(|path| path.starts_with(&pool.root));
             }
         }
         Ok((look, now))
@@ -264,17 +272,22 @@ impl Core {
         let mut volumes = self.frozen_volumes();
         *volumes.leaving.entry(id.to_owned()).or_default() += 1;
         volumes.thaw(id);
+        drop(volumes);
+        self.release_raw_devices(|dir| dir.file_name().is_some_and(|name| name == id));
         KeepThawed { core: self, id: id.to_owned() }
     }
 
     /// Refuses work on a frozen volume: whatever writes to it would wait until its pool has space.
     pub(crate) fn refuse_frozen(&self, id: &VolumeId) -> Result<(), Error> {
-        if self.frozen_volumes().frozen.contains_key(id.as_str()) {
-            return Err(Error::no_space(format!(
-                "pool full: volume {id} is frozen until space is freed in its pool; delete something, or grow the pool"
-            )));
-        }
-        Ok(())
+        let volumes = self.frozen_volumes();
+        let is = match (volumes.frozen.contains_key(id.as_str()), volumes.protected.contains_key(id.as_str())) {
+            (true, _) => "frozen",
+            (false, true) => "read-only",
+            (false, false) => return Ok(()),
+        };
+        Err(Error::no_space(format!(
+            "pool full: volume {id} is {is} until space is freed in its pool; delete something, or grow the pool"
+        )))
     }
 
     /// The same refusal in place of the error of a copy that could not freeze its source once more.
@@ -299,15 +312,17 @@ impl Core {
             return Ok(None);
         }
         let (name, root, free) = (&found.pool.name, found.pool.root.display(), shown(look.space.free));
+        let waits = match record.access {
+            AccessKind::Mount => "thin volumes that are mounted stay frozen until space is freed",
+            AccessKind::Block => "devices of thin block volumes are read-only until space is freed",
+        };
         Ok(match level {
             Level::Enough => None,
             Level::NearlyFull => Some(Condition::Abnormal(format!(
                 "pool nearly full: {name:?} at {root} has {free} left, and its volumes may still need {}",
                 shown(look.unwritten)
             ))),
-            Level::Full => Some(Condition::Abnormal(format!(
-                "pool full: {name:?} at {root} has {free} left; thin volumes that are mounted stay frozen until space is freed"
-            ))),
+            Level::Full => Some(Condition::Abnormal(format!("pool full: {name:?} at {root} has {free} left; {waits}"))),
         })
     }
 }

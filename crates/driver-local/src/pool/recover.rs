@@ -15,6 +15,7 @@ use super::{Object, Place, Pool, names};
 use crate::config::Role;
 use crate::fault;
 use crate::node::{open_to_freeze, still_held};
+use crate::raw_devices::lift_earlier_protection;
 use crate::record::{self, AccessKind, CopyIntent, ReadError, VolumeRecord};
 use linux::durable::TEMP_PREFIX;
 use linux::freeze::{self, Thaw};
@@ -148,13 +149,21 @@ impl Pool {
         Ok(())
     }
 
-    /// Loop devices of block volumes do not go by themselves. One that is not staged and not shown anywhere is idle.
+    /// Loop devices of block volumes do not go by themselves. One that is not staged and not shown anywhere is idle. One that is
+    /// staged may be read-only because its pool was full; it is again if the pool still is.
     fn release_idle_loops(&self, boot_id: &str, done: &mut Recovered) -> Result<(), Error> {
         let (table, mut loops) = (MountTable::read().map_err(fault::sys)?, Loops::default());
         for id in self.list(Place::Volumes)? {
             let object = self.object(Place::Volumes, &id);
             let Ok(record) = object.record::<VolumeRecord>() else { continue };
-            if record.access != AccessKind::Block || object.notes(boot_id).staged.is_some() {
+            if record.access != AccessKind::Block {
+                continue;
+            }
+            let notes = object.notes(boot_id);
+            if notes.staged.is_some() {
+                for status in loops.of(&object)? {
+                    lift_earlier_protection(&notes, &status.device)?;
+                }
                 continue;
             }
             done.loops_released += release_loops(&object, &table, &mut loops)?;
