@@ -113,8 +113,8 @@ impl Core {
         Ok(core)
     }
 
-    /// Clears what waits in the pools' hidden folders as far as it can be cleared now: deleted objects that could not be removed,
-    /// and unfinished copies that can never go on.
+    /// Clears what waits in the pools' hidden folders as far as it can be cleared now: deleted objects that could not
+    /// be removed, and unfinished copies that can never go on.
     pub fn clear_leftovers(&self) {
         self.open_pools().for_each(Pool::empty_stuck_trash);
         if self.config.role != Role::Node {

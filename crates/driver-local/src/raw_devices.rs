@@ -1,12 +1,12 @@
 //! Raw block volumes of a pool that is full.
 //!
-//! A raw device has no filesystem that could be frozen, and writes that its pool cannot store would fail after the writer was told
-//! that they are done. So at the pool's floor the devices of thin volumes become read-only: every further write ends with an error
-//! (`EPERM`). What was written before is synced at once, while there is room for it. A device becomes writable again by itself
-//! when there is space, and before the volume is unpublished or unstaged.
+//! A raw device has no filesystem that could be frozen, and writes that its pool cannot store would fail after the
+//! writer was told that they are done. So at the pool's floor the devices of thin volumes become read-only: every
+//! further write ends with an error (`EPERM`). What was written before is synced at once, while there is room for it. A
+//! device becomes writable again by itself when there is space, and before the volume is unpublished or unstaged.
 //!
-//! The kernel refuses writes of programs. It does not refuse pages that a program has mapped, nor a filesystem that somebody
-//! mounted on the device: a loss there is found when the volume is unstaged.
+//! The kernel refuses writes of programs. It does not refuse pages that a program has mapped, nor a filesystem that was
+//! mounted on the device by hand: a loss there is found when the volume is unstaged.
 
 use std::fs::File;
 use std::path::Path;
@@ -29,19 +29,20 @@ impl Core {
         ids.retain(|id| {
             let object = pool.object(Place::Volumes, id);
             let is_thin = pool.need_of(id) > 0 && is_raw(&object);
-            is_thin && match self.protect_raw_device(&object, id, &bound) {
-                Ok(protected) => protected,
-                Err(error) => {
-                    tracing::warn!(volume = %id, error = %error.chain(), "a raw device of the full pool is not protected yet");
-                    false
+            is_thin
+                && match self.protect_raw_device(&object, id, &bound) {
+                    Ok(protected) => protected,
+                    Err(error) => {
+                        tracing::warn!(volume = %id, error = %error.chain(), "the raw device is not protected yet");
+                        false
+                    }
                 }
-            }
         });
         Ok(ids)
     }
 
-    /// False for a volume that is not attached, that is being let go, or whose device is read-only already: it was staged or
-    /// published so, or is protected.
+    /// False for a volume that is not attached, that is being let go, or whose device is read-only already: it was
+    /// staged or published so, or is protected.
     fn protect_raw_device(&self, object: &Object, id: &str, bound: &loopdev::Bound) -> Result<bool, Error> {
         let Some(LoopStatus { device, read_only, .. }) = device_of(object, |backing| bound.of(backing))? else {
             return Ok(false);
@@ -61,7 +62,7 @@ impl Core {
         for id in ids {
             let found = Found { pool, object: pool.object(Place::Volumes, id) };
             if let Err(error) = self.write_out_raw_device(&found) {
-                tracing::warn!(volume = %id, error = %error.chain(), "a raw device of the full pool is not written out");
+                tracing::warn!(volume = %id, error = %error.chain(), "the raw device is not written out");
             }
         }
     }

@@ -168,7 +168,7 @@ impl Core {
         let (free, floor) = (shown(look.space.free), shown(look.floor()));
         match now {
             Level::Full if before != now => {
-                tracing::error!(pool = %pool.name, free, floor, "pool full: its thin volumes wait until space is freed");
+                tracing::error!(pool = %pool.name, free, floor, "pool full: its thin volumes wait for space");
             }
             Level::NearlyFull if before != now => tracing::warn!(pool = %pool.name, free, floor, "pool nearly full"),
             Level::Enough if before != now => {

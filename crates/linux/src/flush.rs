@@ -47,8 +47,8 @@ impl OpenMount {
         }
     }
 
-    /// Opens the first of these mounts of one filesystem that its path really shows. `None` without mounts; if none can be opened,
-    /// the error of the first. A filesystem that was shut down opens through none of them: `EIO`.
+    /// Opens the first of these mounts of one filesystem that its path really shows. `None` without mounts; if none can
+    /// be opened, the error of the first. A filesystem that was shut down opens through none of them: `EIO`.
     pub fn open_first<'m>(mounts: impl IntoIterator<Item = &'m Mount>) -> Result<Option<OpenMount>, OpenMountError> {
         let mut failed = None;
         for mount in mounts {
@@ -61,8 +61,8 @@ impl OpenMount {
         failed.map_or(Ok(None), Err)
     }
 
-    /// Opens the filesystem of `mount`, which is on `device`, where no path shows it: through one more mount of it, which nothing
-    /// shows either and which ends when the directory is closed.
+    /// Opens the filesystem of `mount`, which is on `device`, where no path shows it: through one more mount of it,
+    /// which nothing shows either and which ends when the directory is closed.
     pub fn open_covered(device: &Path, mount: &Mount) -> Result<OpenMount, MountError> {
         let dir = mounts::mount_detached(device, &mount.fs_type, mount.is_filesystem_read_only())?;
         Ok(OpenMount { place: mount.mount_point.clone(), dir: File::from(dir) })

@@ -43,7 +43,8 @@ fn root(explained: &Value) -> Value {
     links.iter().rev().find(|link| link["standing"] == explained["standing"]).expect("a chain has links").clone()
 }
 
-/// An answer with names, times, free space and widths of columns that differ from run to run taken out, compared with its file.
+/// An answer with names, times, free space and widths of columns that differ from run to run taken out, compared with
+/// its file.
 fn golden(file: &str, text: &str, names: &[(String, &str)]) {
     let mut text = text.to_owned();
     for (found, shown) in names {

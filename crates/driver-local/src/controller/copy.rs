@@ -394,8 +394,9 @@ fn in_use(origin: &Origin<'_>, table: &MountTable) -> Result<InUse, Error> {
 }
 
 /// Who may write to an image that has a device. Read-only mounts on a writable device say nothing: other mounts of the
-/// filesystem may be writable, and the kernel makes a filesystem read-only that could not write, with writes in memory that are
-/// lost. A device without a mount is open to whoever sees it: as a raw volume, or mounted where we cannot look.
+/// filesystem may be writable, and the kernel makes a filesystem read-only that could not write, with writes in memory
+/// that are lost. A device without a mount is open to whoever sees it: as a raw volume, or mounted where we cannot
+/// look.
 fn use_of_device<'t>(device: PathBuf, is_read_only: bool, mounts: impl Iterator<Item = &'t Mount>) -> InUse {
     let mounts: Vec<Mount> = mounts.cloned().collect();
     match (mounts.is_empty(), is_read_only) {

@@ -109,8 +109,8 @@ impl Flush {
         })
     }
 
-    /// The loss of a mounted filesystem that writes no more. A sync of one that the kernel made read-only does nothing and
-    /// succeeds, with writes in memory that are lost.
+    /// The loss of a mounted filesystem that writes no more. A sync of one that the kernel made read-only does nothing
+    /// and succeeds, with writes in memory that are lost.
     fn lost_filesystem(&self) -> Result<Option<Unwritten>, Error> {
         let (Some(mounted), Some((status, _))) = (&self.mounted, &self.device) else { return Ok(None) };
         let table = MountTable::read().map_err(fault::sys)?;
@@ -143,8 +143,8 @@ fn sync_file(doing: &'static str, file: &File, path: &std::path::Path) -> Result
     file.sync_all().map_err(SysError::on("write out", path)).map_err(|error| Unwritten { doing, error })
 }
 
-/// Opens the first mount that its path really shows. `None` without a mount, and of a filesystem that was shut down, which opens
-/// nothing: unmounting it is all that is left. If all of them are covered that is an error.
+/// Opens the first mount that its path really shows. `None` without a mount, and of a filesystem that was shut down,
+/// which opens nothing: unmounting it is all that is left. If all of them are covered that is an error.
 fn open_visible<'m>(mounts: impl Iterator<Item = &'m Mount>) -> Result<Option<OpenMount>, Error> {
     match OpenMount::open_first(mounts) {
         Ok(opened) => Ok(opened),
@@ -154,8 +154,8 @@ fn open_visible<'m>(mounts: impl Iterator<Item = &'m Mount>) -> Result<Option<Op
     }
 }
 
-/// Opens the mounted filesystem of a volume's device to be frozen or thawed, also where other mounts cover all of its mounts.
-/// What is opened is never what covers it. `None` without a mount, and of a filesystem that was shut down.
+/// Opens the mounted filesystem of a volume's device to be frozen or thawed, also where other mounts cover all of its
+/// mounts. What is opened is never what covers it. `None` without a mount, and of a filesystem that was shut down.
 pub(crate) fn open_to_freeze(device: &LoopDevice, table: &MountTable) -> Result<Option<OpenMount>, Error> {
     let mounts: Vec<&Mount> = mounts_of_loop(table, device).collect();
     let failed = match OpenMount::open_first(mounts.iter().copied()) {
@@ -327,7 +327,8 @@ impl Core {
 }
 
 impl Unwritten {
-    /// True of a filesystem that the kernel made read-only after an error: it never writes again, as one that was shut down.
+    /// True of a filesystem that the kernel made read-only after an error: it never writes again, as one that was shut
+    /// down.
     fn was_made_read_only(&self) -> bool {
         self.error.is(rustix::io::Errno::ROFS)
     }

@@ -71,8 +71,9 @@ impl Pool {
         Ok(done)
     }
 
-    /// A frozen filesystem is the worst a crash can leave (fact 20). The guard process thaws first; this is the net. Each volume's
-    /// own filesystem is thawed, and never one that is mounted over it. Every volume is tried; the first error is returned then.
+    /// A frozen filesystem is the worst a crash can leave (fact 20). The guard process thaws first; this is the net.
+    /// Each volume's own filesystem is thawed, and never one that is mounted over it. Every volume is tried; the first
+    /// error is returned then.
     fn thaw_everything(&self) -> Result<usize, Error> {
         let table = MountTable::read().map_err(fault::sys)?;
         let (mut thawed, mut failed, mut loops) = (0, None, Loops::default());
@@ -149,8 +150,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Loop devices of block volumes do not go by themselves. One that is not staged and not shown anywhere is idle. One that is
-    /// staged may be read-only because its pool was full; it is again if the pool still is.
+    /// Loop devices of block volumes do not go by themselves. One that is not staged and not shown anywhere is idle.
+    /// One that is staged may be read-only because its pool was full; it is again if the pool still is.
     fn release_idle_loops(&self, boot_id: &str, done: &mut Recovered) -> Result<(), Error> {
         let (table, mut loops) = (MountTable::read().map_err(fault::sys)?, Loops::default());
         for id in self.list(Place::Volumes)? {

@@ -59,7 +59,8 @@ fn an_ext4_that_turned_read_only_after_errors_is_not_copied_or_unstaged_as_if_al
         let id = bench.create(if unstaged_first { "u" } else { "v" }, "ext4", 32 * MIB);
         let place = bench.stage_writable(&id, "ext4");
         let device = MountTable::read().unwrap().top(&place).unwrap().source.clone();
-        // Older kernels make an ext4 read-only after an error as if it was remounted, and every sync of it succeeds then.
+        // Older kernels make an ext4 read-only after an error as if it was remounted, and every sync of it succeeds
+        // then.
         let errors = Path::new("/sys/fs/ext4").join(Path::new(&device).file_name().unwrap()).join("trigger_fs_error");
         std::fs::write(errors, "of a test").unwrap();
         let turned = Command::new("mount").args(["-o", "remount,ro"]).arg(&place).status().unwrap();
