@@ -120,6 +120,12 @@ fn has_event(events: &[Value], kind: &str, reason: Option<&str>) -> bool {
     })
 }
 
+/// Times of events are whole seconds: that all is well again is later than the trouble only in a later second.
+fn lasts_two_seconds(cluster: &Cluster) -> bool {
+    let evidence = root(&json(cluster, &["explain", "pvc/data"]))["evidence"].to_string();
+    evidence.contains(", for ") && ![", for 0s", ", for 1s"].iter().any(|age| evidence.contains(age))
+}
+
 /// A cluster of one machine with a pod that has a volume, and who looks at it.
 struct Stage {
     cluster: Cluster,
@@ -178,9 +184,10 @@ impl Stage {
             };
             let events = cluster.list("/api/v1/events").await;
             let told = ["PersistentVolumeClaim", "Pod"].iter().all(|kind| has_event(&events, kind, reason));
-            match right && told && mounted["status"] == "True" {
+            let lasting = reason.is_none() || lasts_two_seconds(cluster);
+            match right && told && lasting && mounted["status"] == "True" {
                 true => Vec::new(),
-                false => vec![format!("{claimed} {mounted} events: {told}")],
+                false => vec![format!("{claimed} {mounted} events: {told}, two seconds old: {lasting}")],
             }
         };
         self.cluster.until(&format!("claim and pod say {reason:?}"), said).await;
