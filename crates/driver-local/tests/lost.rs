@@ -8,6 +8,7 @@ mod lost {
     mod full;
     mod leftovers;
     mod locked;
+    mod missing;
     mod readonly;
     mod trouble;
 }

@@ -106,10 +106,16 @@ impl Bench {
             freeze_budget: Duration::from_secs(5),
             freeze_guard: guard.clone(),
             hold_guard: guard,
-            state_dir: None,
+            state_dir: Some(self.path("state")),
             provisioning: None,
             clock: Clock::new(|| SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
         }
+    }
+
+    /// Ends the core and unmounts its pool.
+    pub(crate) fn take_pool_away(&mut self) {
+        self.core = None;
+        mounts::unmount_all(&self.path("pool")).unwrap();
     }
 
     /// Ends the core and starts one with this role on the same pool.
