@@ -113,6 +113,15 @@ impl Core {
         Ok(core)
     }
 
+    /// Clears what waits in the pools' hidden folders as far as it can be cleared now: deleted objects that could not
+    /// be removed, and unfinished copies that can never go on.
+    pub fn clear_leftovers(&self) {
+        self.open_pools().for_each(Pool::empty_stuck_trash);
+        if self.config.role != Role::Node {
+            self.drop_dead_copies();
+        }
+    }
+
     fn open_pool(&self, entry: &PoolConfig) -> Result<Pool, StartError> {
         let pool = Pool::open(entry, &self.config)?;
         let recover = |source| StartError::Recover { pool: pool.name.clone(), source };

@@ -15,6 +15,9 @@ use crate::pool::Ballast;
 /// How long a question about a mounted filesystem may take before it counts as hung.
 const STATS_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How often the hidden folders of the pools are cleared.
+const CLEARING_PERIOD: Duration = Duration::from_secs(300);
+
 type Result<T> = std::result::Result<T, Error>;
 
 /// The reference driver.
@@ -88,13 +91,32 @@ impl LocalDriver {
         .await
     }
 
-    /// Watches the space of the pools for as long as it is polled.
+    /// Watches the space of the pools and clears what is left in them, for as long as it is polled.
     pub async fn watch_space(&self) {
+        // Clearing may take long, and space is watched meanwhile.
+        tokio::join!(self.keep_watching_space(), self.keep_clearing_leftovers());
+    }
+
+    async fn keep_watching_space(&self) {
         loop {
             match self.run(|core| Ok(core.watch_space())).await {
                 Ok(wait) => tokio::time::sleep(wait).await,
                 // The runtime ends.
                 Err(_) => return,
+            }
+        }
+    }
+
+    /// The start has cleared them once.
+    async fn keep_clearing_leftovers(&self) {
+        loop {
+            tokio::time::sleep(CLEARING_PERIOD).await;
+            let cleared = self.run(|core| {
+                core.clear_leftovers();
+                Ok(())
+            });
+            if cleared.await.is_err() {
+                return;
             }
         }
     }

@@ -28,6 +28,7 @@ pub mod space;
 
 mod controller;
 mod node;
+mod raw_devices;
 
 pub use config::{Config, ConfigError, PoolConfig};
 pub use driver::LocalDriver;

@@ -5,7 +5,7 @@
 //! happening as long as only this driver uses the filesystem and nothing is overcommitted. For all other cases free space is
 //! watched: below a first level it is told, and at a floor the thin volumes are frozen. A frozen volume pauses its writers
 //! and loses nothing; it is thawed by itself when there is space again, and before anything is unmounted. Should the driver
-//! die, the guard process of each frozen volume thaws it.
+//! die, the guard process of each frozen volume thaws it. Raw devices become read-only instead (`raw_devices`).
 //!
 //! Freezing writes out what is in memory, and that needs space as well. So the floor is above zero, and what may still have
 //! to be written out counts as used. In a pool that is full already nothing is frozen: a freeze would not end.
@@ -23,14 +23,14 @@ use rustix::io::Errno;
 use crate::config::Role;
 use crate::core::{Core, Found};
 use crate::fault;
-use crate::node::mounts_of_loop;
+use crate::node::{mounts_of_loop, open_to_freeze};
 use crate::params::shown;
 use crate::pool::{Hold, Place, Pool, Space};
 use crate::record::{AccessKind, Kind, VolumeRecord};
 use linux::flush::OpenMount;
 use linux::freeze::{self, Frozen};
 use linux::loopdev::{self, BackingFile};
-use linux::mountinfo::{Mount, MountTable};
+use linux::mountinfo::MountTable;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -107,8 +107,10 @@ impl SpaceLook {
 #[derive(Debug, Default)]
 pub(crate) struct FrozenVolumes {
     frozen: BTreeMap<String, (Frozen, PathBuf)>,
+    /// Volumes whose raw device is read-only because their pool is full, and their directories.
+    pub(crate) protected: BTreeMap<String, PathBuf>,
     /// Volumes with calls under way that unmount them, and how many.
-    leaving: BTreeMap<String, usize>,
+    pub(crate) leaving: BTreeMap<String, usize>,
 }
 
 /// Keeps a volume from being frozen for as long as this lives.
@@ -131,7 +133,7 @@ impl Drop for KeepThawed<'_> {
 }
 
 impl Core {
-    fn frozen_volumes(&self) -> MutexGuard<'_, FrozenVolumes> {
+    pub(crate) fn frozen_volumes(&self) -> MutexGuard<'_, FrozenVolumes> {
         self.frozen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,7 +168,7 @@ impl Core {
         let (free, floor) = (shown(look.space.free), shown(look.floor()));
         match now {
             Level::Full if before != now => {
-                tracing::error!(pool = %pool.name, free, floor, "pool full: its thin volumes are frozen until space is freed");
+                tracing::error!(pool = %pool.name, free, floor, "pool full: its thin volumes wait for space");
             }
             Level::NearlyFull if before != now => tracing::warn!(pool = %pool.name, free, floor, "pool nearly full"),
             Level::Enough if before != now => {
@@ -177,14 +179,20 @@ impl Core {
         if now == Level::Enough {
             pool.load_ballast();
         }
-        if self.config.role != Role::Controller {
-            match now {
-                Level::Full if look.may_freeze() => self.freeze_thin_volumes(pool)?,
-                Level::Full if before != now => {
+        match (self.config.role, now) {
+            (Role::Controller, _) => {}
+            (Role::Node | Role::All, Level::Full) => {
+                let protected = self.protect_raw_devices(pool)?;
+                if look.may_freeze() {
+                    self.freeze_thin_volumes(pool)?;
+                } else if before != now {
                     tracing::error!(pool = %pool.name, free, "too little space is left to freeze volumes");
                 }
-                Level::Full => {}
-                Level::NearlyFull | Level::Enough => self.thaw_volumes(|path| path.starts_with(&pool.root)),
+                self.write_out_raw_devices(pool, &protected);
+            }
+            (Role::Node | Role::All, Level::NearlyFull | Level::Enough) => {
+                self.thaw_volumes(|path| path.starts_with(&pool.root));
+                self.release_raw_devices(|path| path.starts_with(&pool.root));
             }
         }
         Ok((look, now))
@@ -196,11 +204,18 @@ impl Core {
         let bound = loopdev::Bound::read().map_err(fault::sys)?;
         for id in pool.ids(Place::Volumes).map_err(|error| fault::io("listing the pool", error))? {
             let found = Found { pool, object: pool.object(Place::Volumes, &id) };
-            let Some(mount) = writable_mount(&found, &table, &bound)? else { continue };
             if pool.need_of(&id) == 0 {
                 continue;
             }
-            if let Err(error) = self.freeze_volume(&found, &id, &mount) {
+            let opened = match open_writable(&found, &table, &bound) {
+                Ok(Some(opened)) => opened,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::warn!(volume = %id, error = %error.chain(), "a volume of the full pool cannot be opened");
+                    continue;
+                }
+            };
+            if let Err(error) = self.freeze_volume(&found, &id, opened) {
                 // Busy: a call works on it. It is tried again at the next look.
                 tracing::warn!(volume = %id, error = %error.chain(), "a volume of the full pool cannot be frozen yet");
             }
@@ -208,9 +223,9 @@ impl Core {
         Ok(())
     }
 
-    fn freeze_volume(&self, found: &Found<'_>, id: &str, mount: &Mount) -> Result<(), Error> {
-        let opened =
-            Arc::new(OpenMount::open(mount).map_err(|error| Error::backend("opening a volume of a full pool", error))?);
+    fn freeze_volume(&self, found: &Found<'_>, id: &str, opened: OpenMount) -> Result<(), Error> {
+        let place = opened.place.clone();
+        let opened = Arc::new(opened);
         {
             let volumes = self.frozen_volumes();
             if volumes.leaving.contains_key(id) {
@@ -233,7 +248,7 @@ impl Core {
             return Ok(());
         }
         volumes.frozen.insert(id.to_owned(), (frozen, found.object.dir().to_owned()));
-        tracing::warn!(volume = %id, mount = %mount.mount_point.display(), "the volume is frozen: its pool is full");
+        tracing::warn!(volume = %id, mount = %place.display(), "the volume is frozen: its pool is full");
         Ok(())
     }
 
@@ -257,17 +272,22 @@ impl Core {
         let mut volumes = self.frozen_volumes();
         *volumes.leaving.entry(id.to_owned()).or_default() += 1;
         volumes.thaw(id);
+        drop(volumes);
+        self.release_raw_devices(|dir| dir.file_name().is_some_and(|name| name == id));
         KeepThawed { core: self, id: id.to_owned() }
     }
 
     /// Refuses work on a frozen volume: whatever writes to it would wait until its pool has space.
     pub(crate) fn refuse_frozen(&self, id: &VolumeId) -> Result<(), Error> {
-        if self.frozen_volumes().frozen.contains_key(id.as_str()) {
-            return Err(Error::no_space(format!(
-                "pool full: volume {id} is frozen until space is freed in its pool; delete something, or grow the pool"
-            )));
-        }
-        Ok(())
+        let volumes = self.frozen_volumes();
+        let is = match (volumes.frozen.contains_key(id.as_str()), volumes.protected.contains_key(id.as_str())) {
+            (true, _) => "frozen",
+            (false, true) => "read-only",
+            (false, false) => return Ok(()),
+        };
+        Err(Error::no_space(format!(
+            "pool full: volume {id} is {is} until space is freed in its pool; delete something, or grow the pool"
+        )))
     }
 
     /// The same refusal in place of the error of a copy that could not freeze its source once more.
@@ -292,15 +312,17 @@ impl Core {
             return Ok(None);
         }
         let (name, root, free) = (&found.pool.name, found.pool.root.display(), shown(look.space.free));
+        let waits = match record.access {
+            AccessKind::Mount => "thin volumes that are mounted stay frozen until space is freed",
+            AccessKind::Block => "devices of thin block volumes are read-only until space is freed",
+        };
         Ok(match level {
             Level::Enough => None,
             Level::NearlyFull => Some(Condition::Abnormal(format!(
                 "pool nearly full: {name:?} at {root} has {free} left, and its volumes may still need {}",
                 shown(look.unwritten)
             ))),
-            Level::Full => Some(Condition::Abnormal(format!(
-                "pool full: {name:?} at {root} has {free} left; thin volumes that are mounted stay frozen until space is freed"
-            ))),
+            Level::Full => Some(Condition::Abnormal(format!("pool full: {name:?} at {root} has {free} left; {waits}"))),
         })
     }
 }
@@ -353,20 +375,23 @@ fn pool_level(pool: &Pool) -> Result<(SpaceLook, Level, Level), Error> {
     Ok((look, before, *level))
 }
 
-/// A mount through which the volume's filesystem can be written to.
-fn writable_mount(found: &Found<'_>, table: &MountTable, bound: &loopdev::Bound) -> Result<Option<Mount>, Error> {
+/// The filesystem of a volume, if it is mounted and can be written to.
+fn open_writable(found: &Found<'_>, table: &MountTable, bound: &loopdev::Bound) -> Result<Option<OpenMount>, Error> {
     let Ok(record) = found.object.record::<VolumeRecord>() else { return Ok(None) };
     if (record.kind, record.access) != (Kind::Image, AccessKind::Mount) {
         return Ok(None);
     }
     let Ok(image) = File::open(found.object.image()) else { return Ok(None) };
     let backing = BackingFile::of(&image).map_err(fault::sys)?;
-    let statuses = bound.of(backing).map_err(fault::sys)?;
-    let mut mounts = statuses.iter().flat_map(|status| mounts_of_loop(table, &status.device));
-    Ok(mounts.find(|mount| !mount.is_filesystem_read_only()).cloned())
+    for status in bound.of(backing).map_err(fault::sys)? {
+        if mounts_of_loop(table, &status.device).any(|mount| !mount.is_filesystem_read_only()) {
+            return open_to_freeze(&status.device, table);
+        }
+    }
+    Ok(None)
 }
 
-/// Makes sure that a volume which was frozen still is: another process may have thawed it, as a controller does at start.
+/// Makes sure that a volume which was frozen still is: another program may have thawed it.
 fn refreeze(dir: &File) -> Result<(), Error> {
     match freeze::freeze(dir) {
         Ok(()) => Ok(()),

@@ -6,7 +6,9 @@ mod lost {
     mod bench;
     mod copies;
     mod full;
+    mod leftovers;
     mod locked;
+    mod missing;
     mod readonly;
     mod trouble;
 }

@@ -10,8 +10,10 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
+use rustix::io::Errno;
 
 use super::mountinfo::Mount;
+use super::mounts::{self, MountError};
 use super::tree::is_on_btrfs;
 use super::{SysError, ioctl};
 
@@ -43,6 +45,27 @@ impl OpenMount {
         } else {
             Err(OpenMountError::Covered(place.clone()))
         }
+    }
+
+    /// Opens the first of these mounts of one filesystem that its path really shows. `None` without mounts; if none can
+    /// be opened, the error of the first. A filesystem that was shut down opens through none of them: `EIO`.
+    pub fn open_first<'m>(mounts: impl IntoIterator<Item = &'m Mount>) -> Result<Option<OpenMount>, OpenMountError> {
+        let mut failed = None;
+        for mount in mounts {
+            match OpenMount::open(mount) {
+                Ok(opened) => return Ok(Some(opened)),
+                Err(OpenMountError::Sys(error)) if error.is(Errno::IO) => return Err(error.into()),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// Opens the filesystem of `mount`, which is on `device`, where no path shows it: through one more mount of it,
+    /// which nothing shows either and which ends when the directory is closed.
+    pub fn open_covered(device: &Path, mount: &Mount) -> Result<OpenMount, MountError> {
+        let dir = mounts::mount_detached(device, &mount.fs_type, mount.is_filesystem_read_only())?;
+        Ok(OpenMount { place: mount.mount_point.clone(), dir: File::from(dir) })
     }
 
     /// A path by which another process opens this very directory, even if another mount covers it meanwhile.
@@ -80,7 +103,7 @@ mod tests {
     fn a_mount_that_another_one_covers_is_not_taken_for_it() {
         needs!(FsType::Ext4);
         let rig = Rig::new();
-        let (_image, _attached, place) = rig.mounted("a", FsType::Ext4, 32 * MIB);
+        let (_image, attached, place) = rig.mounted("a", FsType::Ext4, 32 * MIB);
         let mount = MountTable::read().unwrap().top(&place).unwrap().clone();
         let opened = OpenMount::open(&mount).unwrap();
         opened.sync().unwrap();
@@ -88,5 +111,23 @@ mod tests {
         mounts::mount_fs(&above.device.path, &place, "ext4", &MountFlags::default()).unwrap();
         let error = OpenMount::open(&mount).unwrap_err();
         assert!(matches!(&error, OpenMountError::Covered(path) if *path == place), "{error:?}");
+
+        assert!(matches!(OpenMount::open_first([&mount]), Err(OpenMountError::Covered(_))));
+        let table = MountTable::read().unwrap();
+        let cover = table.top(&place).unwrap();
+        assert_eq!(identity(&OpenMount::open_first([&mount, cover]).unwrap().unwrap()), identity_of(cover));
+        let below = OpenMount::open_covered(&attached.device.path, &mount).unwrap();
+        assert_eq!(identity(&below), identity_of(&mount));
+        drop(below);
+        assert_eq!(MountTable::read().unwrap(), table, "nothing shows that mount");
+    }
+
+    fn identity(opened: &OpenMount) -> (u32, u32) {
+        let device = rustix::fs::fstat(&opened.dir).unwrap().st_dev;
+        (rustix::fs::major(device), rustix::fs::minor(device))
+    }
+
+    fn identity_of(mount: &Mount) -> (u32, u32) {
+        (mount.major, mount.minor)
     }
 }

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::core::{Core, Found, VOLUME_PREFIX};
 use crate::fault;
 use crate::loss;
-use crate::node::{Flush, Unwritten};
+use crate::node::{Flush, SyncedSource, Unwritten};
 use crate::params::Spec;
 use crate::pool::{COPY_INTENT, Copying, Draft, Hold, Object, ObjectLock, Pool};
 use crate::record::{
@@ -122,7 +122,7 @@ impl Core {
     }
 
     /// Removes unfinished copies whose source is gone or was changed: they can never go on. A source in a pool that is missing
-    /// may still be there.
+    /// may still be there. A copy that runs holds its draft and is left alone.
     pub(crate) fn drop_dead_copies(&self) {
         for pool in self.open_pools() {
             for (id, intent) in pool.unfinished_copies() {
@@ -139,8 +139,10 @@ impl Core {
                     Err(error) if matches!(error.reason(), Reason::NotFound { .. }) => "its source is gone",
                     Err(_) => continue,
                 };
-                tracing::info!(copy = %id, source = %intent.request, why, "an unfinished copy is removed");
-                drop(Draft::leftover(pool, &id));
+                if let Some(dead) = Draft::unfinished_copy(pool, &id, &intent) {
+                    tracing::info!(copy = %id, source = %intent.request, why, "an unfinished copy is removed");
+                    drop(dead);
+                }
             }
         }
     }
@@ -150,8 +152,8 @@ impl Core {
         let member = format!("{gone}.");
         for pool in self.open_pools() {
             let copies = pool.unfinished_copies().into_iter();
-            for (id, _) in copies.filter(|(_, of)| of.request == gone || of.request.starts_with(&member)) {
-                drop(Draft::leftover(pool, &id));
+            for (id, intent) in copies.filter(|(_, of)| of.request == gone || of.request.starts_with(&member)) {
+                drop(Draft::unfinished_copy(pool, &id, &intent));
             }
         }
     }
@@ -194,11 +196,16 @@ impl Core {
                 InUse::Directory => return Err(unstoppable(origin, "a directory")),
             }
         }
+        let mut writers = Vec::new();
         for (origin, flush) in &mounted {
-            self.sync_for_copy(&origin.found, flush)?;
+            match self.sync_for_copy(&origin.found, flush)? {
+                SyncedSource::Writes => writers.push((*origin, flush)),
+                // Freezing it would fail: freezing begins with a sync.
+                SyncedSource::WritesNoMore => {}
+            }
         }
         let created = self.config.clock.now_ms();
-        let frozen = self.freeze(&mounted)?;
+        let frozen = self.freeze(&writers)?;
         failpoint::hit("cut.frozen");
         let began = Instant::now();
         let copied = pairs.iter().try_for_each(|(origin, into)| {
@@ -223,7 +230,7 @@ impl Core {
         Ok(created)
     }
 
-    fn freeze(&self, mounted: &[(&Origin<'_>, Flush)]) -> Result<Option<Frozen>, Error> {
+    fn freeze(&self, mounted: &[(&Origin<'_>, &Flush)]) -> Result<Option<Frozen>, Error> {
         let mut mounts: Vec<Arc<OpenMount>> =
             mounted.iter().filter_map(|(_, flush)| flush.mounted()).map(Arc::clone).collect();
         if mounts.is_empty() {
@@ -370,7 +377,9 @@ fn in_use(origin: &Origin<'_>, table: &MountTable) -> Result<InUse, Error> {
             for status in loopdev::find(backing).map_err(fault::sys)? {
                 let mounts = crate::node::mounts_of_loop(table, &status.device);
                 let (major, minor) = (status.device.major, status.device.minor);
-                match use_of_device(status.device.path, mounts) {
+                // A device that cannot be asked counts as writable.
+                let is_read_only = status.read_only || status.device.is_read_only().unwrap_or(false);
+                match use_of_device(status.device.path, is_read_only, mounts) {
                     InUse::Idle => {}
                     InUse::Raw(device) if origin.access == AccessKind::Mount => {
                         refuse_mounted_elsewhere(&origin.id, &linux::holders::mounts_of_device(major, minor))?;
@@ -384,16 +393,17 @@ fn in_use(origin: &Origin<'_>, table: &MountTable) -> Result<InUse, Error> {
     }
 }
 
-/// Who may write to an image that has a device. A read-only mount says nothing about the other mounts of its filesystem,
-/// and may come before them in the table. A device without a mount is open to whoever sees it: as a raw volume, or mounted
-/// where we cannot look.
-fn use_of_device<'t>(device: PathBuf, mounts: impl Iterator<Item = &'t Mount>) -> InUse {
-    let mut mounts = mounts.peekable();
-    if mounts.peek().is_none() {
-        return InUse::Raw(device);
+/// Who may write to an image that has a device. Read-only mounts on a writable device say nothing: other mounts of the
+/// filesystem may be writable, and the kernel makes a filesystem read-only that could not write, with writes in memory
+/// that are lost. A device without a mount is open to whoever sees it: as a raw volume, or mounted where we cannot
+/// look.
+fn use_of_device<'t>(device: PathBuf, is_read_only: bool, mounts: impl Iterator<Item = &'t Mount>) -> InUse {
+    let mounts: Vec<Mount> = mounts.cloned().collect();
+    match (mounts.is_empty(), is_read_only) {
+        (true, _) => InUse::Raw(device),
+        (false, true) => InUse::Idle,
+        (false, false) => InUse::Mounted(mounts),
     }
-    let writable: Vec<Mount> = mounts.filter(|mount| !mount.is_filesystem_read_only()).cloned().collect();
-    if writable.is_empty() { InUse::Idle } else { InUse::Mounted(writable) }
 }
 
 /// A filesystem that only another mount namespace shows cannot be frozen from here, and a copy of it would mix moments.
@@ -486,22 +496,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filesystem_is_frozen_for_a_copy_unless_nobody_can_write_to_it() {
+    fn a_filesystem_is_synced_and_frozen_for_a_copy_unless_its_device_is_read_only() {
         let read_only_pod = "40 1 7:0 / /pods/a ro - ext4 /dev/loop0 rw\n";
         let staging = "41 1 7:0 / /staging rw - ext4 /dev/loop0 rw\n";
         let read_only_filesystem = "42 1 7:0 / /pods/b rw - ext4 /dev/loop0 ro\n";
         let parsed = |text: &str| MountTable::parse(text.as_bytes()).unwrap().iter().cloned().collect::<Vec<Mount>>();
         let mounted = |text: &str| InUse::Mounted(parsed(text));
         let both = format!("{read_only_pod}{staging}");
+        let (writable, protected) = (false, true);
         let rows = [
-            (String::new(), InUse::Raw(PathBuf::from("/dev/loop0"))),
-            (staging.to_owned(), mounted(staging)),
-            (both.clone(), mounted(&both)),
-            (read_only_filesystem.to_owned(), InUse::Idle),
+            (String::new(), writable, InUse::Raw(PathBuf::from("/dev/loop0"))),
+            (staging.to_owned(), writable, mounted(staging)),
+            (both.clone(), writable, mounted(&both)),
+            (read_only_filesystem.to_owned(), writable, mounted(read_only_filesystem)),
+            (read_only_filesystem.to_owned(), protected, InUse::Idle),
         ];
-        for (text, want) in rows {
+        for (text, device, want) in rows {
             let table = MountTable::parse(text.as_bytes()).unwrap();
-            assert_eq!(use_of_device(PathBuf::from("/dev/loop0"), table.iter()), want, "{text}");
+            let found = use_of_device(PathBuf::from("/dev/loop0"), device, table.iter());
+            assert_eq!(found, want, "{text}device read-only: {device}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use driver_sdk::Error;
 
-use super::health;
+use super::health::{self, Health};
 use super::seen::{directory_mounts, mounts_of_loop};
 use crate::core::{Core, Found};
 use crate::fault;
@@ -35,7 +35,7 @@ pub(crate) struct Flush {
     /// Names the volume among the requests that may hang.
     key: String,
     mounted: Option<Arc<OpenMount>>,
-    device: Option<(LoopDevice, Arc<File>)>,
+    device: Option<(LoopStatus, Arc<File>)>,
     image: Option<Arc<File>>,
 }
 
@@ -44,6 +44,14 @@ pub(crate) struct Flush {
 pub(crate) struct Unwritten {
     doing: &'static str,
     error: SysError,
+}
+
+/// What a synced source of a copy does while it is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SyncedSource {
+    Writes,
+    /// Its filesystem has ended its work after an error, and its volume is marked.
+    WritesNoMore,
 }
 
 impl Flush {
@@ -61,9 +69,9 @@ impl Flush {
         };
         let backing = BackingFile::of(&image).map_err(fault::sys)?;
         let device = match loopdev::find(backing).map_err(fault::sys)?.into_iter().next() {
-            Some(LoopStatus { device, .. }) => {
-                let file = open_for_sync(&device.path).map_err(fault::sys)?;
-                Some((device, Arc::new(file)))
+            Some(status) => {
+                let file = open_for_sync(&status.device.path).map_err(fault::sys)?;
+                Some((status, Arc::new(file)))
             }
             None => None,
         };
@@ -76,19 +84,41 @@ impl Flush {
 
     /// Writes everything that is still open: the filesystem to its device, the device to the image, the image to disk.
     pub(crate) fn sync(&self) -> Bounded<Result<(), Unwritten>> {
-        let (mounted, device, image) = (self.mounted.clone(), self.device.clone(), self.image.clone());
+        self.sync_from(self.mounted.clone())
+    }
+
+    /// Writes out what is below a filesystem that itself writes no more.
+    fn sync_below_filesystem(&self) -> Bounded<Result<(), Unwritten>> {
+        self.sync_from(None)
+    }
+
+    fn sync_from(&self, mounted: Option<Arc<OpenMount>>) -> Bounded<Result<(), Unwritten>> {
+        let (device, image) = (self.device.clone(), self.image.clone());
         bounded::within(&self.key, SYNC_PATIENCE, move || {
             if let Some(mounted) = mounted {
                 let doing = "writing the filesystem to its device";
                 mounted.sync().map_err(|error| Unwritten { doing, error })?;
             }
-            if let Some((device, file)) = device {
-                sync_file("writing the device to the image", &file, &device.path)?;
+            if let Some((status, file)) = device {
+                sync_file("writing the device to the image", &file, &status.device.path)?;
             }
             if let Some(image) = image {
                 sync_file("writing the image to disk", &image, "image".as_ref())?;
             }
             Ok(())
+        })
+    }
+
+    /// The loss of a mounted filesystem that writes no more. A sync of one that the kernel made read-only does nothing
+    /// and succeeds, with writes in memory that are lost.
+    fn lost_filesystem(&self) -> Result<Option<Unwritten>, Error> {
+        let (Some(mounted), Some((status, _))) = (&self.mounted, &self.device) else { return Ok(None) };
+        let table = MountTable::read().map_err(fault::sys)?;
+        Ok(match health::of_filesystem(status, &mounted.place, &table) {
+            Health::Lost { doing, error } => {
+                Some(Unwritten { doing, error: SysError::new("write out", std::io::Error::other(error)) })
+            }
+            Health::Good | Health::Wrong(_) => None,
         })
     }
 
@@ -104,7 +134,7 @@ impl Flush {
 
     /// Which staging of the volume this is.
     fn staging(&self, boot_id: &str) -> String {
-        let number = self.device.as_ref().and_then(|(device, _)| device.attachment_number().ok().flatten());
+        let number = self.device.as_ref().and_then(|(status, _)| status.device.attachment_number().ok().flatten());
         format!("{boot_id}/{}", number.map_or_else(|| "no device".to_owned(), |number| number.to_string()))
     }
 }
@@ -113,21 +143,33 @@ fn sync_file(doing: &'static str, file: &File, path: &std::path::Path) -> Result
     file.sync_all().map_err(SysError::on("write out", path)).map_err(|error| Unwritten { doing, error })
 }
 
-/// Opens the first mount that its path really shows. `None` without a mount; if all of them are covered that is an error.
+/// Opens the first mount that its path really shows. `None` without a mount, and of a filesystem that was shut down,
+/// which opens nothing: unmounting it is all that is left. If all of them are covered that is an error.
 fn open_visible<'m>(mounts: impl Iterator<Item = &'m Mount>) -> Result<Option<OpenMount>, Error> {
-    let mut covered = None;
-    for mount in mounts {
-        match OpenMount::open(mount) {
-            Ok(opened) => return Ok(Some(opened)),
-            Err(error @ OpenMountError::Covered(_)) => covered = Some(error),
-            // A filesystem that was shut down opens nothing. Unmounting it is all that is left.
-            Err(OpenMountError::Sys(error)) if error.is(rustix::io::Errno::IO) => return Ok(None),
-            Err(OpenMountError::Sys(error)) => return Err(fault::sys(error)),
-        }
+    match OpenMount::open_first(mounts) {
+        Ok(opened) => Ok(opened),
+        Err(OpenMountError::Sys(error)) if error.is(rustix::io::Errno::IO) => Ok(None),
+        Err(OpenMountError::Sys(error)) => Err(fault::sys(error)),
+        Err(error @ OpenMountError::Covered(_)) => Err(Error::precondition(format!("{error}; unmount what covers it"))),
     }
-    match covered {
-        None => Ok(None),
-        Some(error) => Err(Error::precondition(format!("{error}; unmount what covers it"))),
+}
+
+/// Opens the mounted filesystem of a volume's device to be frozen or thawed, also where other mounts cover all of its
+/// mounts. What is opened is never what covers it. `None` without a mount, and of a filesystem that was shut down.
+pub(crate) fn open_to_freeze(device: &LoopDevice, table: &MountTable) -> Result<Option<OpenMount>, Error> {
+    let mounts: Vec<&Mount> = mounts_of_loop(table, device).collect();
+    let failed = match OpenMount::open_first(mounts.iter().copied()) {
+        Ok(opened) => return Ok(opened),
+        Err(OpenMountError::Sys(error)) if error.is(rustix::io::Errno::IO) => return Ok(None),
+        Err(failed) => failed,
+    };
+    let Some(mount) = mounts.first() else { return Ok(None) };
+    match OpenMount::open_covered(&device.path, mount) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) => {
+            tracing::warn!(device = %device.path.display(), %error, "a covered filesystem cannot be opened");
+            Err(Error::backend("opening a volume's filesystem", failed))
+        }
     }
 }
 
@@ -171,21 +213,22 @@ impl Core {
             Bounded::StillRunning => return Err(still_writing()),
         };
         let shut_down = flush.mounted.is_none() && self.is_shut_down(found)?;
-        let failure = match (answer, self.unnoted_loss(found)) {
-            (Err(failure), _) => failure,
-            (Ok(()), _) if shut_down => Unwritten {
+        let lost = flush.lost_filesystem()?;
+        let writes_no_more = shut_down || lost.is_some();
+        let failure = match (answer.err().or(lost), self.unnoted_loss(found)) {
+            (Some(failure), _) => failure,
+            (None, _) if shut_down => Unwritten {
                 doing: "using the filesystem",
                 error: SysError::new("open it: the filesystem was shut down", rustix::io::Errno::IO),
             },
-            (Ok(()), Some(loss)) => Unwritten::earlier(loss),
-            (Ok(()), None) => return Ok(()),
+            (None, Some(loss)) => Unwritten::earlier(loss),
+            (None, None) => return Ok(()),
         };
         let staging = flush.staging(&self.boot_id);
         let told = LossMark::of(&found.object).times_told(&staging);
-        // A filesystem that was made read-only after an error never writes again, as one that was shut down.
-        let read_only = failure.error.is(rustix::io::Errno::ROFS);
-        let dead =
-            shut_down || read_only || flush.mounted.as_ref().is_some_and(|mounted| !health::answers(&mounted.place));
+        let dead = writes_no_more
+            || failure.was_made_read_only()
+            || flush.mounted.as_ref().is_some_and(|mounted| !health::answers(&mounted.place));
         let error = self.mark_unwritten(found, &failure, Some(&staging))?;
         match after_failure(told, dead) {
             AfterFailure::Tell => Err(error),
@@ -251,14 +294,24 @@ impl Core {
     }
 
     /// Syncs before a copy. A failure is marked and answered; the repeat copies the mark with the data.
-    pub(crate) fn sync_for_copy(&self, found: &Found<'_>, flush: &Flush) -> Result<(), Error> {
-        match flush.sync() {
-            Bounded::Done(Ok(())) => match self.unnoted_loss(found) {
-                None => Ok(()),
-                Some(loss) => Err(self.mark_unwritten(found, &Unwritten::earlier(loss), None)?),
+    pub(crate) fn sync_for_copy(&self, found: &Found<'_>, flush: &Flush) -> Result<SyncedSource, Error> {
+        let Bounded::Done(answer) = flush.sync() else { return Err(still_writing()) };
+        let lost = flush.lost_filesystem()?;
+        let writes_no_more = lost.is_some() || answer.as_ref().is_err_and(Unwritten::was_made_read_only);
+        let unnoted = self.unnoted_loss(found);
+        let is_marked = unnoted.is_none() && !matches!(LossMark::of(&found.object), LossMark::None);
+        let answer = match (writes_no_more, is_marked) {
+            // Every sync of this filesystem fails from now on, and the volume is marked already: so will be the copy.
+            (true, true) => match flush.sync_below_filesystem() {
+                Bounded::Done(answer) => answer,
+                Bounded::StillRunning => return Err(still_writing()),
             },
-            Bounded::Done(Err(failure)) => Err(self.mark_unwritten(found, &failure, None)?),
-            Bounded::StillRunning => Err(still_writing()),
+            _ => answer.and(lost.map_or(Ok(()), Err)),
+        };
+        match answer.and(unnoted.map_or(Ok(()), |loss| Err(Unwritten::earlier(loss)))) {
+            Ok(()) if writes_no_more => Ok(SyncedSource::WritesNoMore),
+            Ok(()) => Ok(SyncedSource::Writes),
+            Err(failure) => Err(self.mark_unwritten(found, &failure, None)?),
         }
     }
 
@@ -274,6 +327,12 @@ impl Core {
 }
 
 impl Unwritten {
+    /// True of a filesystem that the kernel made read-only after an error: it never writes again, as one that was shut
+    /// down.
+    fn was_made_read_only(&self) -> bool {
+        self.error.is(rustix::io::Errno::ROFS)
+    }
+
     /// A failure of an earlier call that is still to be marked.
     fn earlier(UnnotedLoss { doing, error }: UnnotedLoss) -> Self {
         Self { doing, error: SysError::new("write out", error) }

@@ -14,7 +14,7 @@ mod seen;
 mod stage;
 mod stats;
 
-pub(crate) use flush::{Flush, Unwritten};
+pub(crate) use flush::{Flush, SyncedSource, Unwritten, open_to_freeze};
 pub(crate) use group::parse as parse_group;
 pub(crate) use seen::{all_mounts, mounts_of_loop, shown_directories, still_held};
 

@@ -9,35 +9,65 @@ use std::sync::{MutexGuard, PoisonError};
 
 use driver_sdk::{Error, failpoint};
 
-use super::{Object, Place, Pool};
+use super::recover::COPY_INTENT;
+use super::{Hold, HoldError, Object, ObjectLock, Place, Pool};
 use crate::fault;
+use crate::record::{self, CopyIntent};
 use linux::SysError;
 use linux::durable::{self, Renamed, Side};
 use linux::tree::{self, TreeError};
 
 /// An object under construction in `.tmp`. Dropping it removes it, unless it was kept for a later attempt.
+///
+/// Its directory is locked for as long as this lives, so that nothing else clears what is still being built.
 #[derive(Debug)]
 pub struct Draft<'a> {
     pool: &'a Pool,
     id: String,
     object: Object,
     finished: bool,
+    _lock: ObjectLock,
 }
 
 impl<'a> Draft<'a> {
     /// Starts from nothing: what an earlier attempt left is removed first.
     pub fn begin(pool: &'a Pool, id: &str) -> Result<Self, Error> {
-        let dir = pool.tmp().join(id);
-        remove_object(&Object::at(dir.clone())).map_err(fault::sys)?;
-        make_private_dir(&dir).map_err(|error| fault::io(format!("making {}", dir.display()), error))?;
+        let object = Object::at(pool.tmp().join(id));
+        let held = |error| match error {
+            HoldError::Busy | HoldError::Gone => {
+                Error::busy(format!("{id} is still being made or cleared; repeat the call"))
+            }
+            HoldError::Io(source) => fault::io(format!("locking {}", object.dir().display()), source),
+        };
+        match object.hold(Hold::Exclusive) {
+            Ok(_lock) => remove_object(&object).map_err(fault::sys)?,
+            Err(HoldError::Gone) => {}
+            Err(error) => return Err(held(error)),
+        }
+        make_private_dir(object.dir())
+            .map_err(|error| fault::io(format!("making {}", object.dir().display()), error))?;
+        let lock = object.hold(Hold::Exclusive).map_err(held)?;
         failpoint::hit("draft.made");
-        Ok(Self { pool, id: id.to_owned(), object: Object::at(dir), finished: false })
+        Ok(Self { pool, id: id.to_owned(), object, finished: false, _lock: lock })
     }
 
-    /// What an earlier attempt left, if anything.
+    /// What an earlier attempt left, if anything. What is still being built is not left.
     pub fn leftover(pool: &'a Pool, id: &str) -> Option<Self> {
-        let dir = pool.tmp().join(id);
-        dir.is_dir().then(|| Self { pool, id: id.to_owned(), object: Object::at(dir), finished: false })
+        let object = Object::at(pool.tmp().join(id));
+        let lock = object.hold(Hold::Exclusive).ok()?;
+        Some(Self { pool, id: id.to_owned(), object, finished: false, _lock: lock })
+    }
+
+    /// The leftover of a copy with this intent. Another attempt may have taken its place since the intent was read.
+    pub(crate) fn unfinished_copy(pool: &'a Pool, id: &str, intent: &CopyIntent) -> Option<Self> {
+        let draft = Self::leftover(pool, id)?;
+        match record::read::<CopyIntent>(&draft.object.dir().join(COPY_INTENT)) {
+            Ok(now) if now == *intent => Some(draft),
+            Ok(_) | Err(_) => {
+                draft.keep();
+                None
+            }
+        }
     }
 
     pub fn object(&self) -> &Object {
@@ -102,7 +132,7 @@ impl Pool {
 }
 
 /// An object in the trash. Removing it may be slow and may be repeated; it is done again with every later deletion in its
-/// pool, and at every start.
+/// pool, from time to time, and at every start.
 #[derive(Debug)]
 #[must_use = "the object's space is only freed by removing it"]
 pub struct Trashed<'a> {
@@ -113,14 +143,8 @@ pub struct Trashed<'a> {
 impl Trashed<'_> {
     /// Removes it, and tries again what could not be removed before.
     pub fn remove(self) {
-        let earlier = std::mem::take(&mut *self.pool.stuck_trash());
-        for object in earlier.into_iter().chain([self.object]) {
-            if let Err(error) = remove_object(&object) {
-                let path = object.dir().display();
-                tracing::warn!(%path, error = %error, "could not empty the trash; tried again with the next deletion");
-                self.pool.stuck_trash().push(object);
-            }
-        }
+        self.pool.stuck_trash().push(self.object);
+        self.pool.empty_stuck_trash();
         failpoint::hit("discard.removed");
     }
 }
@@ -129,6 +153,18 @@ impl Pool {
     /// What is in the trash and could not be removed.
     pub(super) fn stuck_trash(&self) -> MutexGuard<'_, Vec<Object>> {
         self.stuck_trash.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes what is in the trash and could not be removed so far.
+    pub(crate) fn empty_stuck_trash(&self) {
+        let stuck = std::mem::take(&mut *self.stuck_trash());
+        for object in stuck {
+            if let Err(error) = remove_object(&object) {
+                let path = object.dir().display();
+                tracing::warn!(%path, error = %error, "could not empty the trash; tried again within minutes");
+                self.stuck_trash().push(object);
+            }
+        }
     }
 }
 

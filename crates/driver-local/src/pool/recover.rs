@@ -14,11 +14,13 @@ use super::draft::remove_object;
 use super::{Object, Place, Pool, names};
 use crate::config::Role;
 use crate::fault;
-use crate::node::{mounts_of_loop, still_held};
+use crate::node::{open_to_freeze, still_held};
+use crate::raw_devices::lift_earlier_protection;
 use crate::record::{self, AccessKind, CopyIntent, ReadError, VolumeRecord};
 use linux::durable::TEMP_PREFIX;
+use linux::freeze::{self, Thaw};
 use linux::mountinfo::MountTable;
-use linux::{freeze, loopdev, mounts};
+use linux::{loopdev, mounts};
 
 /// Ids of inline volumes begin so; they are made by the node's process.
 pub(crate) const INLINE_PREFIX: &str = "inline-";
@@ -50,7 +52,11 @@ pub struct Recovered {
 
 impl Pool {
     pub fn recover(&self, role: Role, boot_id: &str) -> Result<Recovered, Error> {
-        let mut done = Recovered { thawed: self.thaw_everything()?, ..Recovered::default() };
+        let mut done = Recovered::default();
+        // Beside a controller's process runs the node's, which keeps volumes of a full pool frozen.
+        if role != Role::Controller {
+            done.thawed = self.thaw_everything()?;
+        }
         self.clear_drafts(role, &mut done)?;
         if role != Role::Controller {
             self.finish_doomed_volumes()?;
@@ -66,16 +72,29 @@ impl Pool {
     }
 
     /// A frozen filesystem is the worst a crash can leave (LOCAL-0.20). The guard process thaws first; this is the net.
+    /// Each volume's own filesystem is thawed, and never one that is mounted over it. Every volume is tried; the first
+    /// error is returned then.
     fn thaw_everything(&self) -> Result<usize, Error> {
         let table = MountTable::read().map_err(fault::sys)?;
-        let (mut frozen, mut loops) = (Vec::new(), Loops::default());
+        let (mut thawed, mut failed, mut loops) = (0, None, Loops::default());
         for id in self.list(Place::Volumes)? {
-            let object = self.object(Place::Volumes, &id);
-            for status in loops.of(&object)? {
-                frozen.extend(mounts_of_loop(&table, &status.device).map(|mount| mount.mount_point.clone()).take(1));
+            for status in loops.of(&self.object(Place::Volumes, &id))? {
+                let opened = match open_to_freeze(&status.device, &table) {
+                    Ok(Some(opened)) => opened,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        tracing::error!(volume = %id, error = %error.chain(), "the volume may be frozen");
+                        continue;
+                    }
+                };
+                match freeze::thaw(&opened.dir) {
+                    Ok(Thaw::Thawed) => thawed += 1,
+                    Ok(Thaw::WasNotFrozen) => {}
+                    Err(error) => failed = failed.or(Some(error)),
+                }
             }
         }
-        freeze::thaw_sweep(&frozen).map(|thawed| thawed.len()).map_err(fault::sys)
+        failed.map_or(Ok(thawed), |error| Err(fault::sys(error)))
     }
 
     fn list(&self, place: Place) -> Result<Vec<String>, Error> {
@@ -132,12 +151,20 @@ impl Pool {
     }
 
     /// Loop devices of block volumes do not go by themselves. One that is not staged and not shown anywhere is idle.
+    /// One that is staged may be read-only because its pool was full; it is again if the pool still is.
     fn release_idle_loops(&self, boot_id: &str, done: &mut Recovered) -> Result<(), Error> {
         let (table, mut loops) = (MountTable::read().map_err(fault::sys)?, Loops::default());
         for id in self.list(Place::Volumes)? {
             let object = self.object(Place::Volumes, &id);
             let Ok(record) = object.record::<VolumeRecord>() else { continue };
-            if record.access != AccessKind::Block || object.notes(boot_id).staged.is_some() {
+            if record.access != AccessKind::Block {
+                continue;
+            }
+            let notes = object.notes(boot_id);
+            if notes.staged.is_some() {
+                for status in loops.of(&object)? {
+                    lift_earlier_protection(&notes, &status.device)?;
+                }
                 continue;
             }
             done.loops_released += release_loops(&object, &table, &mut loops)?;
@@ -215,7 +242,7 @@ pub fn leftovers(root: &Path) -> io::Result<Vec<Orphan>> {
         }
     }
     for name in names(&root.join(".trash"))? {
-        let why = "deleted, and not removed yet; tried again with the next deletion".to_owned();
+        let why = "deleted, and not removed yet; tried again within minutes".to_owned();
         found.push(Orphan { path: root.join(".trash").join(name), why });
     }
     found.sort_by(|one, other| one.path.cmp(&other.path));

@@ -87,7 +87,7 @@ impl Bench {
         bench
     }
 
-    fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         let this = std::env::current_exe().unwrap();
         let mut guard: Vec<OsString> = vec!["env".into(), format!("{GUARD_VARIABLE}=1").into(), this.into()];
         let name = "lost::bench::acts_as_the_guard";
@@ -106,10 +106,22 @@ impl Bench {
             freeze_budget: Duration::from_secs(5),
             freeze_guard: guard.clone(),
             hold_guard: guard,
-            state_dir: None,
+            state_dir: Some(self.path("state")),
             provisioning: None,
             clock: Clock::new(|| SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
         }
+    }
+
+    /// Ends the core and unmounts its pool.
+    pub(crate) fn take_pool_away(&mut self) {
+        self.core = None;
+        mounts::unmount_all(&self.path("pool")).unwrap();
+    }
+
+    /// Ends the core and starts one with this role on the same pool.
+    pub(crate) fn restart_as(&mut self, role: Role) {
+        self.core = None;
+        self.core = Some(Core::start(Config { role, ..self.config() }).unwrap());
     }
 
     pub(crate) fn core(&self) -> &Core {

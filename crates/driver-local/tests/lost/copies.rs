@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
+use driver_local::config::Role;
 use driver_sdk::{Reason, Source};
-use linux::freeze;
+use linux::freeze::{self, Thaw};
 use linux::fs::FsType;
 use linux::mounts::{self, MountFlags};
 
@@ -51,6 +52,43 @@ fn a_covered_volume_is_synced_and_unstaged() {
     bench.unstage(&id).unwrap();
     assert!(!bench.is_mounted(&place) && bench.is_mounted(&above));
     bench.unstage(&other).unwrap();
+}
+
+#[test]
+fn a_start_thaws_the_volume_and_not_what_covers_it() {
+    needs!(FsType::Ext4);
+    let mut bench = Bench::new(300 * MIB);
+    let (id, other) = (bench.create("v", "ext4", 32 * MIB), bench.create("other", "ext4", 32 * MIB));
+    let place = bench.stage_writable(&id, "ext4");
+    let volume = File::open(&place).unwrap();
+    // A filesystem that is not of a volume, as far as the core can know.
+    let above = bench.stage_writable(&other, "ext4");
+    let cover = File::open(&above).unwrap();
+    let foreign = bench.path("pool/foreign");
+    fs::rename(bench.image(&other).parent().unwrap(), &foreign).unwrap();
+    for second_mount in [false, true] {
+        let second = bench.dir("second");
+        if second_mount {
+            mounts::bind(&place, &second, mounts::BindOptions::default()).unwrap();
+        }
+        mounts::bind(&above, &place, mounts::BindOptions::default()).unwrap();
+        freeze::freeze(&volume).unwrap();
+        freeze::freeze(&cover).unwrap();
+        // The controller's process leaves alone what the node's may have frozen.
+        bench.restart_as(Role::Controller);
+        assert_eq!(freeze::thaw(&volume).unwrap(), Thaw::Thawed, "second mount: {second_mount}");
+        freeze::freeze(&volume).unwrap();
+        bench.restart_as(Role::All);
+        let thawed = [&volume, &cover].map(|dir| freeze::thaw(dir).unwrap());
+        assert_eq!(thawed, [Thaw::WasNotFrozen, Thaw::Thawed], "second mount: {second_mount}");
+        mounts::unmount_top(&place, mounts::Force::No).unwrap();
+        mounts::unmount_all(&second).unwrap();
+    }
+    fs::rename(&foreign, bench.image(&other).parent().unwrap()).unwrap();
+    drop((volume, cover));
+    for id in [&other, &id] {
+        bench.unstage(id).unwrap();
+    }
 }
 
 #[test]

@@ -4,10 +4,13 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 
+use driver_local::config::Role;
 use driver_local::loss::{self, Accepted};
-use driver_sdk::{AccessMode, Reason, Source};
+use driver_sdk::{AccessMode, Condition, Reason, Source};
+use linux::freeze::{self, Thaw};
 use linux::fs::FsType;
 use linux::loopdev::{self, BackingFile};
+use linux::mounts::{self, MountFlags};
 
 use super::bench::{BLOCK, Bench, MIB, needs};
 
@@ -117,6 +120,91 @@ fn writes_to_a_raw_device_that_the_pool_cannot_store_are_told() {
     bench.unstage(&id).unwrap();
     assert!(loopdev::find(BackingFile::of(&image).unwrap()).unwrap().is_empty() && place.is_dir());
     assert!(bench.trouble(&id).unwrap().starts_with("writes were lost:"));
+}
+
+/// Fills the pool of `bench` until it is at its floor, with a little room left.
+fn leave_little(bench: &Bench) {
+    let filler = fs::File::create(bench.path("pool/filler")).unwrap();
+    let more = linux::statfs::free_space(&bench.path("pool")).unwrap() - 5 * MIB;
+    rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), 0, more).unwrap();
+    filler.sync_all().unwrap();
+}
+
+#[test]
+fn the_device_of_a_thin_raw_volume_is_read_only_while_its_pool_is_full() {
+    needs!(FsType::Ext4);
+    let mut bench = Bench::new(300 * MIB);
+    let id = bench.create("v", BLOCK, 100 * MIB);
+    let read_only = bench.create("read-only", BLOCK, 100 * MIB);
+    bench.stage_writable(&id, BLOCK);
+    bench.stage(&read_only, BLOCK, AccessMode::SingleNodeReaderOnly).unwrap();
+    let device = |id| {
+        let image = fs::File::open(bench.image(id)).unwrap();
+        loopdev::find(BackingFile::of(&image).unwrap()).unwrap().remove(0).device
+    };
+    let (writable, protected) = (device(&id), device(&read_only));
+    let raw = fs::File::options().write(true).open(&writable.path).unwrap();
+    raw.write_all_at(&[1; 4096], 0).unwrap();
+    bench.core().watch_space();
+    assert!(!writable.is_read_only().unwrap(), "the pool has enough space");
+
+    leave_little(&bench);
+    bench.core().watch_space();
+    let refused = raw.write_all_at(&[2; 4096], 4096).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "a writer is told");
+    let said = bench.core().space_condition(&id).unwrap();
+    assert!(
+        matches!(&said, Some(Condition::Abnormal(why)) if why.starts_with("pool full: ") && why.contains("read-only")),
+        "{said:?}"
+    );
+    // The next driver lifts what this one leaves, and protects the device again as long as the pool is full.
+    bench.restart_as(Role::All);
+    assert!(!writable.is_read_only().unwrap());
+    assert!(protected.is_read_only().unwrap(), "what was staged read-only stays so");
+    bench.core().watch_space();
+    assert!(writable.is_read_only().unwrap());
+
+    fs::remove_file(bench.path("pool/filler")).unwrap();
+    rustix::fs::syncfs(fs::File::open(bench.path("pool")).unwrap()).unwrap();
+    bench.core().watch_space();
+    raw.write_all_at(&[3; 4096], 4096).unwrap();
+    raw.sync_all().unwrap();
+    assert!(protected.is_read_only().unwrap());
+    drop(raw);
+    for id in [&id, &read_only] {
+        bench.unstage(id).unwrap();
+        assert_eq!(bench.trouble(id), None, "nothing was lost");
+    }
+    let image = fs::File::open(bench.image(&id)).unwrap();
+    let mut stored = [0; 8192];
+    image.read_exact_at(&mut stored, 0).unwrap();
+    assert!(stored[..4096] == [1; 4096] && stored[4096..] == [3; 4096]);
+}
+
+#[test]
+fn a_covered_volume_of_a_full_pool_is_frozen_and_not_what_covers_it() {
+    needs!(FsType::Ext4);
+    let bench = Bench::new(300 * MIB);
+    let id = bench.create("v", "ext4", 100 * MIB);
+    let place = bench.stage_writable(&id, "ext4");
+    let volume = fs::File::open(&place).unwrap();
+    mounts::mount_fs("none".as_ref(), &place, "tmpfs", &MountFlags::default()).unwrap();
+    leave_little(&bench);
+    bench.core().watch_space();
+    // Freezing is the only way to ask. A success is undone at once.
+    let asked = freeze::freeze(&volume);
+    if asked.is_ok() {
+        freeze::thaw(&volume).unwrap();
+    }
+    let is_frozen = asked.is_err_and(|error| error.is(rustix::io::Errno::BUSY));
+    assert!(is_frozen, "a writer that has a file of the volume open would lose writes");
+    fs::write(place.join("file"), "the cover is not frozen").unwrap();
+    fs::remove_file(bench.path("pool/filler")).unwrap();
+    rustix::fs::syncfs(fs::File::open(bench.path("pool")).unwrap()).unwrap();
+    bench.core().watch_space();
+    assert_eq!(freeze::thaw(&volume).unwrap(), Thaw::WasNotFrozen);
+    drop(volume);
+    bench.unstage(&id).unwrap();
 }
 
 #[test]

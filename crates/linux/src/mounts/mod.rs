@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxAttributes, StatxFlags, fstat, open, statx};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxAttributes, StatxFlags, fstat, open, openat, statx};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags as OldFlags, MountPropagationFlags, MoveMountFlags,
@@ -91,6 +91,17 @@ pub fn mount_fs(device: &Path, target: &Path, fs_type: &str, flags: &MountFlags)
 /// The filesystem is mounted read-only and nowhere: replaying is all that is written, no path shows the mount, and it ends
 /// with this call or with this process.
 pub fn replay_journal(device: &Path, fs_type: &str) -> Result<(), MountError> {
+    mount_nowhere(device, fs_type, true).map(drop)
+}
+
+/// Opens the root of the filesystem on `device` through a mount that no path shows. It ends when the answer is closed.
+pub(crate) fn mount_detached(device: &Path, fs_type: &str, read_only: bool) -> Result<OwnedFd, MountError> {
+    let mounted = mount_nowhere(device, fs_type, read_only)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(&mounted, ".", flags, Mode::empty()).map_err(SysError::on("open the filesystem on", device))?)
+}
+
+fn mount_nowhere(device: &Path, fs_type: &str, read_only: bool) -> Result<OwnedFd, MountError> {
     let refused = |log: String, source| MountError::Refused {
         fs_type: fs_type.to_owned(),
         device: device.to_path_buf(),
@@ -98,11 +109,14 @@ pub fn replay_journal(device: &Path, fs_type: &str) -> Result<(), MountError> {
         source,
     };
     let context = fsopen(fs_type, FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| refused(String::new(), errno))?;
-    let flags = MountFlags::default().read_only().map_err(|_| refused(String::new(), Errno::INVAL))?;
+    let flags = match read_only {
+        true => MountFlags::default().read_only().map_err(|_| refused(String::new(), Errno::INVAL))?,
+        false => MountFlags::default(),
+    };
     configure(&context, device, fs_type, &flags)?;
-    let mounted = fsconfig_create(&context)
-        .and_then(|()| fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags.mount_attributes()));
-    mounted.map(drop).map_err(|errno| refused(context_log(&context), errno))
+    fsconfig_create(&context)
+        .and_then(|()| fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags.mount_attributes()))
+        .map_err(|errno| refused(context_log(&context), errno))
 }
 
 fn configure(context: &OwnedFd, device: &Path, fs_type: &str, flags: &MountFlags) -> Result<(), MountError> {
