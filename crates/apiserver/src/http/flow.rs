@@ -1,10 +1,10 @@
 //! Requests in flight: how many are worked on at the same time, and where.
 //!
 //! Guarantees:
-//! - A remote user has at most [`PER_USER`] requests in flight, and all ordinary users together at most [`TOTAL`]. One more
-//!   is answered with 429 at once.
-//! - Health, callers in this process, machines, nodes and leases are not counted with them: they have [`SYSTEM`] places of
-//!   their own, and health and callers in this process need none.
+//! - Every remote user has a limit, and so have all users that share places: ordinary users, nodes with machines, and
+//!   requests about leases each have places of their own ([`Share`]). One request more is answered with 429 at once.
+//! - A request about a lease that finds no place among the leases takes one of its user's other places.
+//! - Health and callers in this process need no place.
 //! - A remote request with more than [`LARGE_BODY`] bytes is decoded, checked and answered on a thread of its own, at most
 //!   [`LARGE_AT_ONCE`] at the same time. So it cannot keep the threads that answer everybody else.
 //!
@@ -18,17 +18,12 @@ use tokio::sync::Semaphore;
 
 use super::answer::Answer;
 use super::handle::{Call, Origin};
+use super::join;
 use crate::auth::User;
 use crate::request::{Endpoint, RequestInfo, Target, Verb};
 use crate::status::ApiError;
 use crate::verbs::Outcome;
 
-/// Requests of all ordinary users at the same time.
-const TOTAL: usize = 200;
-/// Requests of one ordinary user at the same time.
-const PER_USER: usize = 100;
-/// Requests of nodes and machines, and about leases, at the same time.
-const SYSTEM: usize = 100;
 /// A body with more bytes than this is worked on apart.
 const LARGE_BODY: usize = 64 << 10;
 /// Requests with large bodies that are worked on at the same time; the others wait for their turn.
@@ -43,9 +38,8 @@ pub(crate) struct Flow {
 
 #[derive(Debug, Default)]
 struct Counts {
-    ordinary: usize,
-    system: usize,
-    by_user: BTreeMap<String, usize>,
+    by_share: BTreeMap<Share, usize>,
+    by_account: BTreeMap<(Share, String), usize>,
 }
 
 impl Default for Flow {
@@ -55,25 +49,55 @@ impl Default for Flow {
 }
 
 /// With whom a request shares its places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Share {
     /// Never refused.
     Exempt,
+    /// Of anybody about leases.
+    Leases,
+    /// Of nodes and machines.
     System,
     Ordinary,
 }
 
-fn share_of(origin: &Origin, user: &User, info: &RequestInfo) -> Share {
-    let is_member = |group: &str| user.groups.iter().any(|known| known == group);
-    match &info.target {
-        _ if origin.address.is_none() => Share::Exempt,
-        Target::Endpoint(Endpoint::Health { .. }) => Share::Exempt,
-        // A watch lasts as long as its client wants and takes no work while nothing happens.
-        Target::Resource(request) if request.verb == Verb::Watch => Share::Exempt,
-        Target::Resource(request) if request.resource == "leases" => Share::System,
-        _ if is_member("system:nodes") || is_member("orlop:machines") => Share::System,
-        _ => Share::Ordinary,
+/// Requests at the same time.
+struct Places {
+    in_all: usize,
+    of_one: usize,
+}
+
+impl Share {
+    fn places(self) -> Places {
+        match self {
+            Self::Exempt => Places { in_all: usize::MAX, of_one: usize::MAX },
+            Self::Leases => Places { in_all: 50, of_one: 10 },
+            Self::System => Places { in_all: 100, of_one: 25 },
+            Self::Ordinary => Places { in_all: 200, of_one: 100 },
+        }
     }
+}
+
+/// Where a request may find its place: the second is tried when the first is full.
+fn shares_of(origin: &Origin, user: &User, info: &RequestInfo) -> [Option<Share>; 2] {
+    let is_member = |group: &str| user.groups.iter().any(|known| known == group);
+    let own = match is_member("system:nodes") || is_member("orlop:machines") {
+        true => Share::System,
+        false => Share::Ordinary,
+    };
+    match &info.target {
+        _ if origin.address.is_none() => [Some(Share::Exempt), None],
+        Target::Endpoint(Endpoint::Health { .. }) => [Some(Share::Exempt), None],
+        // A watch lasts as long as its client wants and takes no work while nothing happens.
+        Target::Resource(request) if request.verb == Verb::Watch => [Some(Share::Exempt), None],
+        Target::Resource(request) if request.resource == "leases" => [Some(Share::Leases), Some(own)],
+        _ => [Some(own), None],
+    }
+}
+
+/// Whose requests are counted together: the two identities of a machine are one account.
+pub(super) fn account_of(user: &User) -> &str {
+    let names = [join::NODE, join::MACHINE];
+    names.into_iter().find_map(|prefix| user.name.strip_prefix(prefix)).unwrap_or(&user.name)
 }
 
 /// A request's place, until it is dropped.
@@ -81,47 +105,49 @@ fn share_of(origin: &Origin, user: &User, info: &RequestInfo) -> Share {
 pub(super) struct InFlight<'f> {
     flow: &'f Flow,
     share: Share,
-    user: String,
+    account: String,
 }
 
 impl Flow {
     /// A place for a request, or none when its user or everybody together has too many.
     pub(super) fn enter(&self, origin: &Origin, user: &User, info: &RequestInfo) -> Option<InFlight<'_>> {
-        let share = share_of(origin, user, info);
+        let account = account_of(user);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        match share {
-            Share::Exempt => {}
-            Share::System if counts.system >= SYSTEM => return None,
-            Share::System => counts.system += 1,
-            Share::Ordinary => {
-                let own = counts.by_user.get(&user.name).copied().unwrap_or_default();
-                if own >= PER_USER || counts.ordinary >= TOTAL {
-                    return None;
-                }
-                counts.ordinary += 1;
-                *counts.by_user.entry(user.name.clone()).or_default() += 1;
-            }
+        let shares = shares_of(origin, user, info).into_iter().flatten();
+        let share = shares.into_iter().find(|share| counts.take(*share, account))?;
+        Some(InFlight { flow: self, share, account: account.to_owned() })
+    }
+}
+
+impl Counts {
+    fn take(&mut self, share: Share, account: &str) -> bool {
+        let (places, key) = (share.places(), (share, account.to_owned()));
+        let in_all = self.by_share.entry(share).or_default();
+        let of_one = self.by_account.get(&key).copied().unwrap_or_default();
+        if *in_all >= places.in_all || of_one >= places.of_one {
+            return false;
         }
-        Some(InFlight { flow: self, share, user: user.name.clone() })
+        *in_all += 1;
+        self.by_account.insert(key, of_one + 1);
+        true
+    }
+
+    fn give_back(&mut self, share: Share, account: &str) {
+        let key = (share, account.to_owned());
+        if let Some(in_all) = self.by_share.get_mut(&share) {
+            *in_all -= 1;
+        }
+        match self.by_account.get_mut(&key) {
+            Some(1) | None => drop(self.by_account.remove(&key)),
+            Some(of_one) => *of_one -= 1,
+        }
     }
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let mut counts = self.flow.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.share {
-            Share::Exempt => {}
-            Share::System => counts.system -= 1,
-            Share::Ordinary => {
-                counts.ordinary -= 1;
-                if let Some(own) = counts.by_user.get_mut(&self.user) {
-                    *own -= 1;
-                    if *own == 0 {
-                        counts.by_user.remove(&self.user);
-                    }
-                }
-            }
-        }
+        counts.give_back(self.share, &self.account);
     }
 }
 
@@ -186,27 +212,47 @@ mod tests {
         RequestInfo::parse(method, path, "").expect("the path is good")
     }
 
+    const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/x/leases/l";
+
     #[test]
     fn one_user_cannot_take_the_places_of_another_nor_those_of_the_system() {
         let (flow, remote) = (Flow::default(), origin(Some(REMOTE)));
-        let pods = asked("GET", "/api/v1/pods");
+        let (pods, per_user) = (asked("GET", "/api/v1/pods"), Share::Ordinary.places().of_one);
         let enter = |name: &str| flow.enter(&remote, &user(name, "people"), &pods);
-        let first: Vec<_> = (0..PER_USER).filter_map(|_| enter("a")).collect();
-        assert_eq!(first.len(), PER_USER);
+        let first: Vec<_> = (0..per_user).filter_map(|_| enter("a")).collect();
+        assert_eq!(first.len(), per_user);
         assert!(enter("a").is_none(), "one user has a limit");
-        let second: Vec<_> = (0..PER_USER).filter_map(|_| enter("b")).collect();
-        assert_eq!(second.len(), PER_USER, "another one is not concerned");
+        let second: Vec<_> = (0..per_user).filter_map(|_| enter("b")).collect();
+        assert_eq!(second.len(), per_user, "another one is not concerned");
         assert!(enter("c").is_none(), "all together have a limit, too");
         let node = user("system:node:n", "system:nodes");
         assert!(flow.enter(&remote, &node, &pods).is_some());
-        let lease = asked("GET", "/apis/coordination.k8s.io/v1/namespaces/x/leases/l");
-        assert!(flow.enter(&remote, &user("a", "people"), &lease).is_some());
+        assert!(flow.enter(&remote, &user("a", "people"), &asked("GET", LEASE)).is_some());
         assert!(flow.enter(&remote, &user("a", "people"), &asked("GET", "/livez")).is_some());
         assert!(flow.enter(&origin(None), &user("a", "people"), &pods).is_some(), "in process nobody is refused");
         drop(first);
         assert!(enter("c").is_some(), "places become free");
         drop(second);
-        assert!(flow.counts.lock().expect("no test panicked").by_user.is_empty());
+        assert!(flow.counts.lock().expect("no test panicked").by_account.is_empty());
+    }
+
+    #[test]
+    fn one_machine_cannot_take_the_places_of_another_nor_one_user_those_of_leases() {
+        let (flow, remote) = (Flow::default(), origin(Some(REMOTE)));
+        let (lease, pods) = (asked("PATCH", LEASE), asked("GET", "/api/v1/pods"));
+        let [a, b] = ["system:node:a", "system:node:b"].map(|name| user(name, "system:nodes"));
+        let stolen: Vec<_> = (0..100).filter_map(|_| flow.enter(&remote, &a, &lease)).collect();
+        assert_eq!(stolen.len(), 10 + 25, "places of leases, and those of the machine");
+        assert!(flow.enter(&remote, &user("orlop:machine:a", "orlop:machines"), &pods).is_none(), "the same machine");
+        assert!(flow.enter(&remote, &b, &pods).is_some());
+        assert!(flow.enter(&remote, &b, &lease).is_some());
+        let crowd: Vec<_> = (0..10).map(|number| user(&format!("user-{number}"), "people")).collect();
+        let theirs: Vec<_> = crowd.iter().flat_map(|one| (0..100).map(move |_| one)).collect();
+        let taken: Vec<_> = theirs.into_iter().filter_map(|one| flow.enter(&remote, one, &lease)).collect();
+        assert_eq!(taken.len(), 40 + 200, "the rest of the places of leases, and those of ordinary users");
+        assert!(flow.enter(&remote, &b, &lease).is_some(), "a node has places that no user takes");
+        drop((stolen, taken));
+        assert!(flow.counts.lock().expect("no test panicked").by_account.is_empty());
     }
 
     async fn service() -> Service {
@@ -245,8 +291,9 @@ mod tests {
         let local = service().await;
         let remote = local.clone().from_address(REMOTE);
         let (pods, from) = (asked("GET", "/api/v1/pods"), origin(Some(REMOTE)));
-        let places: Vec<_> =
-            (0..PER_USER).filter_map(|_| local.shared.flow.enter(&from, &User::loopback(), &pods)).collect();
+        let places: Vec<_> = (0..Share::Ordinary.places().of_one)
+            .filter_map(|_| local.shared.flow.enter(&from, &User::loopback(), &pods))
+            .collect();
         let refused = create(remote.clone(), "a", 1).await;
         assert_eq!(refused.status(), 429);
         assert_eq!(refused.headers().get("retry-after").and_then(|value| value.to_str().ok()), Some("1"));
