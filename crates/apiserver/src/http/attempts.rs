@@ -1,7 +1,8 @@
 //! Attempts to join that were refused, by address: a client that is refused often has to wait.
 //!
 //! Guarantee: from one address at most [`ALLOWED`] refusals a minute, and then 429 until the minute is over, also for a good
-//! token. The memory is bounded: of more than [`REMEMBERED`] addresses the one that began first is forgotten.
+//! token. A machine that shows a certificate of ours and no token is not counted and never waits. The memory is bounded: of
+//! more than [`REMEMBERED`] addresses the one that began first is forgotten.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::answer::{Answer, Layout};
 use super::body::Body;
 use super::member::Member;
-use super::{BodyError, Caller, Shared, endpoints, flow, join, resources};
+use super::{BodyError, Caller, PeerCertificate, Shared, endpoints, flow, join, resources};
 use crate::audit::{AuditLog, AuditNotes, Entry, Seen};
 use crate::auth::{ANONYMOUS, User};
 use crate::metrics;
@@ -120,7 +120,8 @@ where
         Err(failure) => Answer::failure(&failure, speech.errors_in(), speech.layout),
     };
     if let Some(address) = origin.address {
-        if answer.code() == 401 && seen.info.as_ref().is_some_and(|info| is_joining(info)) {
+        if answer.code() == 401 && is_guess(&origin, &parts) && seen.info.as_ref().is_some_and(|info| is_joining(info))
+        {
             shared.attempts.note_refusal(address, shared.core.clock.now());
         }
         drain(&mut body).await;
@@ -147,6 +148,16 @@ where
 
 fn is_joining(info: &RequestInfo) -> bool {
     info.target == Target::Endpoint(Endpoint::Join)
+}
+
+/// Whether a request to join may be a guess: all but those of a machine that shows its certificate and no token. It renews
+/// its certificate although other clients of its address guess.
+fn is_guess(origin: &Origin, parts: &Parts) -> bool {
+    match &origin.caller {
+        Caller::Known(_) => false,
+        Caller::Remote(Some(PeerCertificate::Ours(_))) => parts.headers.contains_key(http::header::AUTHORIZATION),
+        Caller::Remote(_) => true,
+    }
 }
 
 /// A request without its body.
@@ -260,7 +271,7 @@ fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Ar
     let info = Arc::new(info);
     seen.info = Some(Arc::clone(&info));
     let joining = is_joining(&info);
-    if let Some(address) = origin.address.filter(|_| joining)
+    if let Some(address) = origin.address.filter(|_| joining && is_guess(origin, parts))
         && let Some(seconds) = shared.attempts.wait_seconds(address, shared.core.clock.now())
     {
         let why = format!("too many attempts to join from this address were refused: try again in {seconds} seconds");
