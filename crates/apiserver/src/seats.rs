@@ -93,7 +93,12 @@ impl Seat {
         }
     }
 
-    /// Ends when the connection has to make room.
+    /// Asks the connection to leave.
+    pub fn end(&self) {
+        self.leave.notify_one();
+    }
+
+    /// Ends when the connection has to leave.
     pub async fn revoked(&self) {
         self.leave.notified().await;
     }

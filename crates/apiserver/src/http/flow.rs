@@ -1,8 +1,10 @@
 //! Requests in flight: how many are worked on at the same time, and where.
 //!
 //! Guarantees:
-//! - Every remote user has a limit, and so have all users that share places: ordinary users, nodes with machines, and
-//!   requests about leases each have places of their own ([`Share`]). One request more is answered with 429 at once.
+//! - Every remote user has a limit, and so have all users that share places: ordinary users, nodes with machines, requests
+//!   about leases, and watches each have places of their own ([`Share`]). One request more is answered with 429 at once.
+//! - A request keeps its place until its client has taken the answer ([`sending`](super::sending)).
+//! - Answers that wait in memory for their clients have a limit by bytes, for one user and for all.
 //! - A request about a lease that finds no place among the leases takes one of its user's other places.
 //! - Health and callers in this process need no place.
 //! - A remote request with more than [`LARGE_BODY`] bytes is decoded, checked and answered on a thread of its own, at most
@@ -19,6 +21,7 @@ use tokio::sync::Semaphore;
 use super::answer::Answer;
 use super::handle::{Call, Origin};
 use super::join;
+use super::sending::AnswersUnderway;
 use crate::auth::User;
 use crate::request::{Endpoint, RequestInfo, Target, Verb};
 use crate::status::ApiError;
@@ -32,7 +35,8 @@ const LARGE_AT_ONCE: usize = 2;
 /// The requests that are being worked on.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    counts: Mutex<Counts>,
+    counts: Arc<Mutex<Counts>>,
+    pub(super) underway: AnswersUnderway,
     large: Arc<Semaphore>,
 }
 
@@ -44,35 +48,41 @@ struct Counts {
 
 impl Default for Flow {
     fn default() -> Self {
-        Self { counts: Mutex::default(), large: Arc::new(Semaphore::new(LARGE_AT_ONCE)) }
+        let (counts, underway) = Default::default();
+        Self { counts, underway, large: Arc::new(Semaphore::new(LARGE_AT_ONCE)) }
     }
 }
 
-/// With whom a request shares its places.
+/// What requests share and use up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Share {
     /// Never refused.
     Exempt,
-    /// Of anybody about leases.
+    /// Requests of anybody about leases.
     Leases,
-    /// Of nodes and machines.
+    /// Requests of nodes and machines.
     System,
     Ordinary,
+    Watches,
+    /// Bytes of answers that wait for their clients.
+    AnswerBytes,
 }
 
-/// Requests at the same time.
-struct Places {
+/// How much of a share may be used at the same time.
+struct Limit {
     in_all: usize,
     of_one: usize,
 }
 
 impl Share {
-    fn places(self) -> Places {
+    fn limit(self) -> Limit {
         match self {
-            Self::Exempt => Places { in_all: usize::MAX, of_one: usize::MAX },
-            Self::Leases => Places { in_all: 50, of_one: 10 },
-            Self::System => Places { in_all: 100, of_one: 25 },
-            Self::Ordinary => Places { in_all: 200, of_one: 100 },
+            Self::Exempt => Limit { in_all: usize::MAX, of_one: usize::MAX },
+            Self::Leases => Limit { in_all: 50, of_one: 10 },
+            Self::System => Limit { in_all: 100, of_one: 25 },
+            Self::Ordinary => Limit { in_all: 200, of_one: 100 },
+            Self::Watches => Limit { in_all: 10_000, of_one: 1_000 },
+            Self::AnswerBytes => Limit { in_all: 256 << 20, of_one: 64 << 20 },
         }
     }
 }
@@ -88,7 +98,7 @@ fn shares_of(origin: &Origin, user: &User, info: &RequestInfo) -> [Option<Share>
         _ if origin.address.is_none() => [Some(Share::Exempt), None],
         Target::Endpoint(Endpoint::Health { .. }) => [Some(Share::Exempt), None],
         // A watch lasts as long as its client wants and takes no work while nothing happens.
-        Target::Resource(request) if request.verb == Verb::Watch => [Some(Share::Exempt), None],
+        Target::Resource(request) if request.verb == Verb::Watch => [Some(Share::Watches), None],
         Target::Resource(request) if request.resource == "leases" => [Some(Share::Leases), Some(own)],
         _ => [Some(own), None],
     }
@@ -100,54 +110,73 @@ pub(super) fn account_of(user: &User) -> &str {
     names.into_iter().find_map(|prefix| user.name.strip_prefix(prefix)).unwrap_or(&user.name)
 }
 
-/// A request's place, until it is dropped.
+/// The place of a request and what else it uses, until it is dropped.
 #[derive(Debug)]
-pub(super) struct InFlight<'f> {
-    flow: &'f Flow,
-    share: Share,
+pub(super) struct InFlight {
+    counts: Arc<Mutex<Counts>>,
     account: String,
+    used: Vec<(Share, usize)>,
 }
 
 impl Flow {
     /// A place for a request, or none when its user or everybody together has too many.
-    pub(super) fn enter(&self, origin: &Origin, user: &User, info: &RequestInfo) -> Option<InFlight<'_>> {
-        let account = account_of(user);
+    pub(super) fn enter(&self, origin: &Origin, user: &User, info: &RequestInfo) -> Option<InFlight> {
+        let account = account_of(user).to_owned();
+        let mut place = InFlight { counts: Arc::clone(&self.counts), account, used: Vec::with_capacity(2) };
+        let mut shares = shares_of(origin, user, info).into_iter().flatten();
+        shares.any(|share| place.take(share, 1)).then_some(place)
+    }
+}
+
+impl InFlight {
+    /// Whether an answer of so many bytes may wait for its client.
+    pub(super) fn has_room_for_answer(&mut self, bytes: usize) -> bool {
+        bytes == 0 || self.take(Share::AnswerBytes, bytes)
+    }
+
+    fn take(&mut self, share: Share, amount: usize) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let shares = shares_of(origin, user, info).into_iter().flatten();
-        let share = shares.into_iter().find(|share| counts.take(*share, account))?;
-        Some(InFlight { flow: self, share, account: account.to_owned() })
+        let taken = counts.take(share, &self.account, amount);
+        if taken {
+            self.used.push((share, amount));
+        }
+        taken
     }
 }
 
 impl Counts {
-    fn take(&mut self, share: Share, account: &str) -> bool {
-        let (places, key) = (share.places(), (share, account.to_owned()));
+    /// Whoever uses nothing of a share may take as much as one request needs.
+    fn take(&mut self, share: Share, account: &str, amount: usize) -> bool {
+        let (limit, key) = (share.limit(), (share, account.to_owned()));
         let in_all = self.by_share.entry(share).or_default();
         let of_one = self.by_account.get(&key).copied().unwrap_or_default();
-        if *in_all >= places.in_all || of_one >= places.of_one {
+        let fits = |used: usize, most: usize| used == 0 || used.saturating_add(amount) <= most;
+        if !fits(*in_all, limit.in_all) || !fits(of_one, limit.of_one) {
             return false;
         }
-        *in_all += 1;
-        self.by_account.insert(key, of_one + 1);
+        *in_all += amount;
+        self.by_account.insert(key, of_one + amount);
         true
     }
 
-    fn give_back(&mut self, share: Share, account: &str) {
+    fn give_back(&mut self, share: Share, account: &str, amount: usize) {
         let key = (share, account.to_owned());
         if let Some(in_all) = self.by_share.get_mut(&share) {
-            *in_all -= 1;
+            *in_all -= amount;
         }
         match self.by_account.get_mut(&key) {
-            Some(1) | None => drop(self.by_account.remove(&key)),
-            Some(of_one) => *of_one -= 1,
+            Some(of_one) if *of_one > amount => *of_one -= amount,
+            _ => drop(self.by_account.remove(&key)),
         }
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut counts = self.flow.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.give_back(self.share, &self.account);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        for (share, amount) in &self.used {
+            counts.give_back(*share, &self.account, *amount);
+        }
     }
 }
 
@@ -186,7 +215,7 @@ mod tests {
 
     use bytes::Bytes;
     use http::{Request, Response};
-    use http_body_util::Full;
+    use http_body_util::{BodyExt as _, Full};
     use serde_json::json;
     use tokio::time::timeout;
     use tower::ServiceExt as _;
@@ -217,7 +246,7 @@ mod tests {
     #[test]
     fn one_user_cannot_take_the_places_of_another_nor_those_of_the_system() {
         let (flow, remote) = (Flow::default(), origin(Some(REMOTE)));
-        let (pods, per_user) = (asked("GET", "/api/v1/pods"), Share::Ordinary.places().of_one);
+        let (pods, per_user) = (asked("GET", "/api/v1/pods"), Share::Ordinary.limit().of_one);
         let enter = |name: &str| flow.enter(&remote, &user(name, "people"), &pods);
         let first: Vec<_> = (0..per_user).filter_map(|_| enter("a")).collect();
         assert_eq!(first.len(), per_user);
@@ -291,7 +320,7 @@ mod tests {
         let local = service().await;
         let remote = local.clone().from_address(REMOTE);
         let (pods, from) = (asked("GET", "/api/v1/pods"), origin(Some(REMOTE)));
-        let places: Vec<_> = (0..Share::Ordinary.places().of_one)
+        let places: Vec<_> = (0..Share::Ordinary.limit().of_one)
             .filter_map(|_| local.shared.flow.enter(&from, &User::loopback(), &pods))
             .collect();
         let refused = create(remote.clone(), "a", 1).await;
@@ -299,5 +328,73 @@ mod tests {
         assert_eq!(refused.headers().get("retry-after").and_then(|value| value.to_str().ok()), Some("1"));
         drop(places);
         assert_eq!(create(remote, "a", 1).await.status(), 201);
+    }
+
+    async fn get(service: &Service, path: &str) -> Response<Body> {
+        let request = Request::get(path).body(Full::new(Bytes::new())).expect("the request is good");
+        service.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_keeps_its_place_until_its_client_has_taken_it() {
+        let remote = service().await.from_address(REMOTE);
+        let most = Share::Ordinary.limit().of_one;
+        let list = "/api/v1/namespaces?pretty=1";
+        let mut held = Vec::new();
+        for _ in 0..most {
+            held.push(get(&remote, list).await);
+        }
+        assert!(held.iter().all(|answer| answer.status() == 200));
+        assert_eq!(get(&remote, list).await.status(), 429);
+        drop(held.pop());
+        let read = get(&remote, list).await;
+        assert_eq!(read.status(), 200, "a client that leaves gives its place back");
+        read.into_body().collect().await.expect("it comes whole");
+        let last = get(&remote, list).await;
+        assert_eq!(last.status(), 200, "and so does one that has read everything");
+        held.push(last);
+        tokio::time::advance(Duration::from_secs(25)).await;
+        tokio::task::yield_now().await;
+        assert_eq!(get(&remote, list).await.status(), 429);
+        let waited = timeout(Duration::from_secs(15), held[0].body_mut().frame()).await;
+        assert!(waited.is_ok_and(|frame| frame.is_some()), "its client takes something of it");
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        assert_eq!(get(&remote, list).await.status(), 200, "what is not taken for 30 seconds is cut");
+        let cut = timeout(Duration::from_secs(60), held[1].body_mut().frame()).await;
+        assert!(cut.is_err(), "no end, which would look as if the answer were whole");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_user_has_so_many_watches_and_another_one_is_not_concerned() {
+        let local = service().await;
+        let (nodes, from) =
+            (RequestInfo::parse("GET", "/api/v1/nodes", "watch=1").expect("the path is good"), origin(Some(REMOTE)));
+        let enter = |name: &str| local.shared.flow.enter(&from, &user(name, "people"), &nodes);
+        let open: Vec<_> = (0..Share::Watches.limit().of_one).filter_map(|_| enter("a")).collect();
+        assert_eq!(open.len(), 1_000);
+        assert!(enter("a").is_none());
+        assert!(enter("b").is_some());
+        drop(open);
+        let remote = local.from_address(REMOTE);
+        let counted = || {
+            let counts = remote.shared.flow.counts.lock().expect("no test panicked");
+            counts.by_share.get(&Share::Watches).copied().unwrap_or_default()
+        };
+        let watch = get(&remote, "/api/v1/nodes?watch=1").await;
+        assert_eq!((watch.status().as_u16(), counted()), (200, 1), "an open watch is counted");
+        drop(watch);
+        assert_eq!(counted(), 0);
+    }
+
+    #[test]
+    fn answers_that_wait_for_their_clients_have_a_limit_by_bytes() {
+        let (flow, remote, pods) = (Flow::default(), origin(Some(REMOTE)), asked("GET", "/api/v1/pods"));
+        let enter = |name: &str| flow.enter(&remote, &user(name, "people"), &pods).expect("there are places");
+        let (mut first, mut second, mut other) = (enter("a"), enter("a"), enter("b"));
+        assert!(first.has_room_for_answer(100 << 20), "one answer may be as long as it is");
+        assert!(!second.has_room_for_answer(1 << 20));
+        assert!(other.has_room_for_answer(60 << 20));
+        drop(first);
+        assert!(second.has_room_for_answer(1 << 20));
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::answer::{Answer, Layout};
 use super::body::Body;
+use super::flow::InFlight;
 use super::member::Member;
 use super::{BodyError, Caller, PeerCertificate, Shared, endpoints, flow, join, resources};
 use crate::audit::{AuditLog, AuditNotes, Entry, Seen};
@@ -115,7 +116,8 @@ where
     let mut seen = Seen::default();
     let mut body = Box::pin(body);
     let arrival = Arrival { origin: &origin, parts: &parts, speech: &speech };
-    let answer = match answer(Arc::clone(&shared), arrival, &mut body, &mut seen).await {
+    let mut place = None;
+    let answer = match answer(Arc::clone(&shared), arrival, &mut body, (&mut seen, &mut place)).await {
         Ok(answer) => answer,
         Err(failure) => Answer::failure(&failure, speech.errors_in(), speech.layout),
     };
@@ -143,7 +145,11 @@ where
         };
         log.write(&entry.event(&seen));
     }
-    answer.into_response(&audit_id)
+    let response = answer.into_response(&audit_id);
+    match origin.address {
+        Some(_) => response.map(|body| shared.flow.underway.send(body, place, origin.seat)),
+        None => response,
+    }
 }
 
 fn is_joining(info: &RequestInfo) -> bool {
@@ -220,7 +226,13 @@ where
     let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
-async fn answer<B>(shared: Arc<Shared>, arrival: Arrival<'_>, body: &mut B, seen: &mut Seen) -> Outcome<Answer>
+/// The answer, and the place that its request has meanwhile.
+async fn answer<B>(
+    shared: Arc<Shared>,
+    arrival: Arrival<'_>,
+    body: &mut B,
+    (seen, place): (&mut Seen, &mut Option<InFlight>),
+) -> Outcome<Answer>
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin,
     B::Error: Into<BodyError>,
@@ -228,10 +240,13 @@ where
     let Arrival { origin, parts, speech } = arrival;
     let (info, user) = admit(&shared, &arrival, seen)?;
     let notes = seen.notes.clone();
-    let flow = Arc::clone(&shared);
-    let Some(_place) = flow.flow.enter(origin, &user, &info) else { return Ok(flow::too_many()) };
-    let _in_flight = shared.metrics.begin(&info.method);
+    let Some(place) = shared.flow.enter(origin, &user, &info).map(|entered| place.insert(entered)) else {
+        return Ok(flow::too_many());
+    };
+    let metrics = Arc::clone(&shared.metrics);
+    let _in_flight = metrics.begin(&info.method);
     let limit = request_timeout(&info.query, LONGEST)?;
+    let reads = info.method == Method::Get && origin.address.is_some();
     let lasting = matches!(&info.target, Target::Resource(request) if request.verb == Verb::Watch);
     let work = async {
         let body = match info.method {
@@ -257,9 +272,14 @@ where
     if lasting {
         return work.await;
     }
-    match tokio::time::timeout(limit, work).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout").into()),
+    let Ok(outcome) = tokio::time::timeout(limit, work).await else {
+        return Err(ApiError::timeout("request did not complete within the allotted timeout").into());
+    };
+    let answer = outcome?;
+    // What was written is told however long it is.
+    match reads && !place.has_room_for_answer(answer.waiting_bytes()) {
+        true => Ok(flow::too_many()),
+        false => Ok(answer),
     }
 }
 

@@ -18,6 +18,7 @@ mod member;
 mod questions;
 mod render;
 mod resources;
+mod sending;
 mod writes;
 
 pub use body::{Body, Lines};
