@@ -16,7 +16,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{ConnectionSeat, PeerCertificate, Service};
+use crate::http::{ConnectionSeat, Service};
 use crate::paced_stream::PacedStream;
 use crate::peer::Clients;
 use crate::seats::Seats;
@@ -148,8 +148,8 @@ async fn converse(stream: TcpStream, tls: Tls, service: Service, watcher: Watche
     };
     let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificate = tls.clients.judge(shown, service.now());
-    if matches!(certificate, Some(PeerCertificate::Ours(_))) {
-        seat.seat().set_known();
+    if let Some(account) = certificate.as_ref().and_then(|certificate| service.account_behind(certificate)) {
+        seat.seat().set_known_as(&account);
     }
     let service = service.for_peer(certificate);
     let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
+use crate::seats::network_of;
 use crate::store::UnixMillis;
 
 /// Refusals from one address before the rest of the minute is closed to it.
@@ -32,17 +33,6 @@ impl RefusedAttempts {
             Some(passed) => MINUTE_MILLIS.saturating_sub(passed),
             None => 0,
         }
-    }
-}
-
-/// One client may have all addresses of a /64.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(six) => match six.to_ipv4_mapped() {
-            Some(four) => IpAddr::V4(four),
-            None => IpAddr::V6((u128::from(six) & !u128::from(u64::MAX)).into()),
-        },
     }
 }
 

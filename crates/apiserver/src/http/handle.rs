@@ -310,12 +310,12 @@ fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Ar
     if origin.strangers == Strangers::TurnedAway && user.name == ANONYMOUS {
         return Err(Refusal::Unauthorized.into());
     }
-    if let Some(seat) = origin.seat.as_ref().filter(|_| user.name != ANONYMOUS) {
-        seat.seat().set_known();
-    }
     seen.user = Some(Arc::clone(&user));
     if let Some(member) = Member::of(&user) {
         member.check(&shared.core)?;
+    }
+    if let Some(seat) = origin.seat.as_ref().filter(|_| user.name != ANONYMOUS) {
+        seat.seat().set_known_as(flow::account_of(&user));
     }
     let acting = match shared.gate.impersonated(&shared.core, &user, &parts.headers)?.map(Arc::new) {
         Some(other) => {
