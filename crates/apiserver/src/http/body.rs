@@ -51,6 +51,15 @@ impl Body {
         Self(Inner::Pieces(Box::new(first.into_iter().chain(pieces))))
     }
 
+    /// The same text, all of it made.
+    #[must_use]
+    pub(super) fn whole(self) -> Self {
+        match self.0 {
+            Inner::Pieces(pieces) => Self(Inner::Once(joined(pieces.collect()))),
+            other => Self(other),
+        }
+    }
+
     /// Whether this is a text that is worth compressing. A watch never is: its lines must not wait for each other.
     pub(super) fn is_long(&self) -> bool {
         match &self.0 {

@@ -7,8 +7,10 @@
 //! - Answers that wait in memory for their clients have a limit by bytes, for one user and for all.
 //! - A request about a lease that finds no place among the leases takes one of its user's other places.
 //! - Health and callers in this process need no place.
-//! - A remote request with more than [`LARGE_BODY`] bytes is decoded, checked and answered on a thread of its own, at most
-//!   [`LARGE_AT_ONCE`] at the same time. So it cannot keep the threads that answer everybody else.
+//! - A remote request that is much work ([`weight`](super::weight)) is worked on by a thread of its own, so that it cannot keep
+//!   the threads that answer everybody else. There are [`TURNS`] turns for users and one for nodes and machines, and one
+//!   account has one turn at a time.
+//! - Large bodies have a limit by bytes, for one user and for all, which is looked at before they are read.
 //!
 //! A request of a caller in this process always runs where it is called: a simulator with paused time depends on it.
 
@@ -16,28 +18,29 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Answer;
 use super::handle::{Call, Origin};
 use super::join;
 use super::sending::AnswersUnderway;
+use super::weight;
 use crate::auth::User;
-use crate::request::{Endpoint, RequestInfo, Target, Verb};
+use crate::request::{Endpoint, MAX_BODY_BYTES, RequestInfo, Target, Verb};
 use crate::status::ApiError;
 use crate::verbs::Outcome;
 
-/// A body with more bytes than this is worked on apart.
+/// A body with more bytes than this is counted before it is read.
 const LARGE_BODY: usize = 64 << 10;
-/// Requests with large bodies that are worked on at the same time; the others wait for their turn.
-const LARGE_AT_ONCE: usize = 2;
+/// Requests of users that are much work and are worked on at the same time; the others wait for their turn.
+const TURNS: usize = 2;
 
 /// The requests that are being worked on.
 #[derive(Debug)]
 pub(crate) struct Flow {
     counts: Arc<Mutex<Counts>>,
     pub(super) underway: AnswersUnderway,
-    large: Arc<Semaphore>,
+    turns: Turns,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +52,7 @@ struct Counts {
 impl Default for Flow {
     fn default() -> Self {
         let (counts, underway) = Default::default();
-        Self { counts, underway, large: Arc::new(Semaphore::new(LARGE_AT_ONCE)) }
+        Self { counts, underway, turns: Turns::default() }
     }
 }
 
@@ -64,6 +67,8 @@ enum Share {
     System,
     Ordinary,
     Watches,
+    /// Bytes of large bodies.
+    BodyBytes,
     /// Bytes of answers that wait for their clients.
     AnswerBytes,
 }
@@ -82,6 +87,7 @@ impl Share {
             Self::System => Limit { in_all: 100, of_one: 25 },
             Self::Ordinary => Limit { in_all: 200, of_one: 100 },
             Self::Watches => Limit { in_all: 10_000, of_one: 1_000 },
+            Self::BodyBytes => Limit { in_all: 64 << 20, of_one: 16 << 20 },
             Self::AnswerBytes => Limit { in_all: 256 << 20, of_one: 64 << 20 },
         }
     }
@@ -89,11 +95,7 @@ impl Share {
 
 /// Where a request may find its place: the second is tried when the first is full.
 fn shares_of(origin: &Origin, user: &User, info: &RequestInfo) -> [Option<Share>; 2] {
-    let is_member = |group: &str| user.groups.iter().any(|known| known == group);
-    let own = match is_member("system:nodes") || is_member("orlop:machines") {
-        true => Share::System,
-        false => Share::Ordinary,
-    };
+    let own = if is_system(user) { Share::System } else { Share::Ordinary };
     match &info.target {
         _ if origin.address.is_none() => [Some(Share::Exempt), None],
         Target::Endpoint(Endpoint::Health { .. }) => [Some(Share::Exempt), None],
@@ -102,6 +104,11 @@ fn shares_of(origin: &Origin, user: &User, info: &RequestInfo) -> [Option<Share>
         Target::Resource(request) if request.resource == "leases" => [Some(Share::Leases), Some(own)],
         _ => [Some(own), None],
     }
+}
+
+/// Nodes and machines.
+fn is_system(user: &User) -> bool {
+    user.groups.iter().any(|group| group == "system:nodes" || group == "orlop:machines")
 }
 
 /// Whose requests are counted together: the two identities of a machine are one account.
@@ -129,6 +136,12 @@ impl Flow {
 }
 
 impl InFlight {
+    /// Whether a body may be read that has at most so many bytes.
+    pub(super) fn has_room_for_body(&mut self, most: Option<u64>) -> bool {
+        let bytes = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES);
+        bytes <= LARGE_BODY || self.take(Share::BodyBytes, bytes)
+    }
+
     /// Whether an answer of so many bytes may wait for its client.
     pub(super) fn has_room_for_answer(&mut self, bytes: usize) -> bool {
         bytes == 0 || self.take(Share::AnswerBytes, bytes)
@@ -187,20 +200,77 @@ pub(super) fn too_many() -> Answer {
         .header("x-content-type-options", "nosniff")
 }
 
-/// Whether a request is worked on apart from the others.
-pub(super) fn is_large(origin: &Origin, call: &Call) -> bool {
-    origin.address.is_some() && call.body.len() > LARGE_BODY
+/// The turns of requests that are much work.
+#[derive(Debug)]
+struct Turns {
+    of_users: Arc<Semaphore>,
+    of_system: Arc<Semaphore>,
+    /// One for each account that has a turn or waits for it.
+    by_account: Arc<AccountTurns>,
 }
 
-/// Works on a request with a large body on a thread of its own. A client that leaves does not end the work, so the turn
+type AccountTurns = Mutex<BTreeMap<String, Arc<Semaphore>>>;
+
+impl Default for Turns {
+    fn default() -> Self {
+        let (of_users, of_system) = (Arc::new(Semaphore::new(TURNS)), Arc::new(Semaphore::new(1)));
+        Self { of_users, of_system, by_account: Arc::default() }
+    }
+}
+
+/// Leave to work on a request that is much work, or the wait for it.
+struct Turn {
+    own: Option<OwnedSemaphorePermit>,
+    common: Option<OwnedSemaphorePermit>,
+    account: String,
+    by_account: Arc<AccountTurns>,
+}
+
+impl Turns {
+    /// Waits behind the other requests of its account first, so that each account is in the common queue once.
+    async fn take(&self, user: &User) -> Result<Turn, AcquireError> {
+        let (account, by_account) = (account_of(user).to_owned(), Arc::clone(&self.by_account));
+        let mut turn = Turn { own: None, common: None, account, by_account };
+        turn.own = Some(turn.queue().acquire_owned().await?);
+        let common = if is_system(user) { &self.of_system } else { &self.of_users };
+        turn.common = Some(Arc::clone(common).acquire_owned().await?);
+        Ok(turn)
+    }
+}
+
+impl Turn {
+    fn queue(&self) -> Arc<Semaphore> {
+        let mut by_account = self.by_account.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(by_account.entry(self.account.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        drop((self.common.take(), self.own.take()));
+        let mut by_account = self.by_account.lock().unwrap_or_else(PoisonError::into_inner);
+        // The map's own is the last one when no request of the account waits.
+        if by_account.get(&self.account).is_some_and(|own| Arc::strong_count(own) == 1) {
+            by_account.remove(&self.account);
+        }
+    }
+}
+
+/// Whether a request is worked on apart from the others.
+pub(super) fn is_large(origin: &Origin, call: &Call) -> bool {
+    origin.address.is_some() && weight::is_large(call)
+}
+
+/// Works on a request that is much work on a thread of its own. A client that leaves does not end the work, so the turn
 /// lasts until it is done.
 pub(super) async fn apart(call: Call) -> Outcome<Answer> {
-    let turn = Arc::clone(&call.shared.flow.large).acquire_owned().await;
+    let turn = call.shared.flow.turns.take(&call.user).await;
     let turn = turn.map_err(|error| ApiError::internal(error.to_string()))?;
     let runtime = Handle::current();
     let work = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        runtime.block_on(super::handle::route(call))
+        let (_turn, is_streamed) = (turn, weight::is_streamed(&call));
+        let answer = runtime.block_on(super::handle::route(call))?;
+        Ok(if is_streamed { answer } else { answer.whole() })
     });
     match work.await {
         Ok(outcome) => outcome,
@@ -305,14 +375,97 @@ mod tests {
     async fn a_large_body_waits_for_its_turn_and_nobody_else_waits_for_it() {
         let local = service().await;
         let remote = local.clone().from_address(REMOTE);
-        let large = Arc::clone(&local.shared.flow.large);
-        let turns = large.acquire_many(LARGE_AT_ONCE.try_into().expect("it is small")).await.expect("it is open");
+        let turns = Arc::clone(&local.shared.flow.turns.of_users);
+        let turns = turns.acquire_many(TURNS.try_into().expect("it is small")).await.expect("it is open");
         let mut waiting = std::pin::pin!(create(remote.clone(), "large", 100_000));
         assert!(timeout(Duration::from_secs(5), &mut waiting).await.is_err(), "all turns are taken");
         assert_eq!(create(remote, "small", 100).await.status(), 201);
         assert_eq!(create(local, "own", 100_000).await.status(), 201, "in process it runs where it is called");
         drop(turns);
         assert_eq!(waiting.await.status(), 201);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_small_request_that_is_much_work_waits_for_its_turn() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let local = service().await;
+        let remote = local.clone().from_address(REMOTE);
+        assert_eq!(create(local.clone(), "large", 100_000).await.status(), 201);
+        let turns = Arc::clone(&local.shared.flow.turns.of_users);
+        let request = |method: &str, path: &str, accept: &str, body: &str| {
+            let request = Request::builder().method(method).uri(path).header("accept", accept);
+            let request = request.header("content-type", "application/merge-patch+json");
+            request.body(Full::new(Bytes::from(body.to_owned()))).expect("the request is good")
+        };
+        let has_to_wait = async |request: Request<Full<Bytes>>| {
+            let turns = turns.acquire_many(TURNS.try_into().expect("it is small")).await.expect("it is open");
+            let asked = remote.clone().oneshot(request);
+            let answered = timeout(Duration::from_secs(5), asked).await;
+            drop(turns);
+            answered.is_err()
+        };
+        let object = format!("{MAPS}/large");
+        let labels = r#"{"metadata":{"labels":{"a":"b"}}}"#;
+        assert!(has_to_wait(request("PATCH", &object, "", labels)).await, "the object is large");
+        assert!(has_to_wait(request("GET", &object, "application/yaml", "")).await);
+        assert!(!has_to_wait(request("GET", &object, "", "")).await, "a copy of the stored text");
+        let list = |query: &str, accept: &str| request("GET", &format!("{MAPS}{query}"), accept, "");
+        for number in 0..500 {
+            let made = create(local.clone(), &format!("small-{number}"), 1).await;
+            assert_eq!(made.status(), 201);
+        }
+        assert!(!has_to_wait(list("", "")).await, "copies of the stored texts");
+        assert!(!has_to_wait(list("?fieldSelector=metadata.name%3Dlarge", "")).await);
+        assert!(has_to_wait(list("?labelSelector=!a", "")).await);
+        assert!(has_to_wait(list("", "application/yaml")).await);
+        assert!(has_to_wait(list("", "application/vnd.kubernetes.protobuf")).await);
+        assert!(has_to_wait(list("?pretty=1", "")).await);
+        assert!(has_to_wait(list("", "application/json;as=Table;v=v1;g=meta.k8s.io")).await);
+        assert!(has_to_wait(request("DELETE", &format!("{MAPS}?labelSelector=a"), "", "")).await);
+        let few = "/api/v1/namespaces?labelSelector=!a";
+        assert!(!has_to_wait(request("GET", few, "application/yaml", "")).await, "there are few");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_user_has_one_turn_and_one_part_of_the_room_for_bodies() {
+        let flow = Flow::default();
+        let take = |name: &str, group: &str| {
+            let user = user(name, group);
+            let turns = &flow.turns;
+            async move { timeout(Duration::from_secs(1), turns.take(&user)).await.ok() }
+        };
+        let first = take("a", "people").await.expect("there are turns");
+        assert!(take("a", "people").await.is_none(), "the other turn is for another user");
+        let second = take("b", "people").await.expect("there is one more");
+        assert!(take("c", "people").await.is_none(), "all turns are taken");
+        assert!(take("system:node:n", "system:nodes").await.is_some(), "nodes do not wait for users");
+        drop((first, second));
+        assert!(take("a", "people").await.is_some());
+        assert!(flow.turns.by_account.lock().expect("no test panicked").is_empty());
+
+        let (remote, maps) = (origin(Some(REMOTE)), asked("POST", "/api/v1/namespaces/default/configmaps"));
+        let enter = |name: &str| flow.enter(&remote, &user(name, "people"), &maps).expect("there are places");
+        let mut bodies: Vec<_> = (0..20).map(|_| enter("a")).collect();
+        let read = bodies.iter_mut().filter_map(|place| place.has_room_for_body(Some(3 << 20)).then_some(())).count();
+        assert_eq!(read, 5, "one user has 16 MiB");
+        assert!(enter("a").has_room_for_body(Some(1000)), "a small body takes none of it");
+        assert!(!enter("a").has_room_for_body(None), "a body of unknown length may be as long as any");
+        assert!(enter("b").has_room_for_body(Some(3 << 20)));
+        drop(bodies);
+        assert!(enter("a").has_room_for_body(Some(3 << 20)));
+    }
+
+    #[tokio::test]
+    async fn a_large_body_is_refused_unread_when_there_is_no_room_for_it() {
+        let local = service().await;
+        let (maps, from) = (asked("POST", "/api/v1/namespaces/default/configmaps"), origin(Some(REMOTE)));
+        let mut held = local.shared.flow.enter(&from, &User::loopback(), &maps).expect("there are places");
+        assert!(held.take(Share::BodyBytes, 16 << 20));
+        let remote = local.clone().from_address(REMOTE);
+        assert_eq!(create(remote.clone(), "large", 900_000).await.status(), 429);
+        assert_eq!(create(remote.clone(), "small", 100).await.status(), 201);
+        drop(held);
+        assert_eq!(create(remote, "large", 900_000).await.status(), 201);
     }
 
     #[tokio::test]

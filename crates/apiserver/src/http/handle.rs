@@ -246,6 +246,9 @@ where
     let metrics = Arc::clone(&shared.metrics);
     let _in_flight = metrics.begin(&info.method);
     let limit = request_timeout(&info.query, LONGEST)?;
+    if !matches!(info.method, Method::Get | Method::Head) && !place.has_room_for_body(body.size_hint().upper()) {
+        return Ok(flow::too_many());
+    }
     let reads = info.method == Method::Get && origin.address.is_some();
     let lasting = matches!(&info.target, Target::Resource(request) if request.verb == Verb::Watch);
     let work = async {

@@ -19,6 +19,7 @@ mod questions;
 mod render;
 mod resources;
 mod sending;
+mod weight;
 mod writes;
 
 pub use body::{Body, Lines};
