@@ -55,6 +55,7 @@ pub mod http;
 mod keys;
 pub mod kinds;
 mod metrics;
+mod paced_stream;
 pub mod patch;
 mod peer;
 mod relations;

@@ -16,7 +16,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{ConnectionSeat, PeerCertificate, Service};
+use crate::http::{ConnectionSeat, Service};
+use crate::paced_stream::PacedStream;
 use crate::peer::Clients;
 use crate::seats::Seats;
 
@@ -29,6 +30,8 @@ const HEADER_BYTES: usize = 64 * 1024;
 const HEADER_COUNT: usize = 128;
 /// Streams of one HTTP/2 connection at the same time.
 const STREAMS: u32 = 250;
+/// What is made of one HTTP/2 answer before its client takes some.
+const SEND_BUFFER: usize = 64 * 1024;
 
 /// How much of it at the same time, and for how long at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +122,9 @@ pub async fn serve(
         tokio::spawn(async move {
             tokio::select! {
                 () = converse(stream, tls, service, watcher, &seat) => {}
-                () = seat.seat().revoked() => tracing::debug!(%address, "a connection made room for another one"),
+                () = seat.seat().revoked() => {
+                    tracing::debug!(%address, "a connection made room for another one, or took nothing of an answer");
+                }
             }
         });
     }
@@ -143,8 +148,8 @@ async fn converse(stream: TcpStream, tls: Tls, service: Service, watcher: Watche
     };
     let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificate = tls.clients.judge(shown, service.now());
-    if matches!(certificate, Some(PeerCertificate::Ours(_))) {
-        seat.seat().set_known();
+    if let Some(account) = certificate.as_ref().and_then(|certificate| service.account_behind(certificate)) {
+        seat.seat().set_known_as(&account);
     }
     let service = service.for_peer(certificate);
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -159,9 +164,12 @@ async fn converse(stream: TcpStream, tls: Tls, service: Service, watcher: Watche
         .timer(TokioTimer::new())
         .max_header_list_size(HEADER_BYTES as u32)
         .max_concurrent_streams(STREAMS)
+        .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(15));
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).into_owned();
+    let connection = builder
+        .serve_connection(TokioIo::new(PacedStream::new(stream)), TowerToHyperService::new(service))
+        .into_owned();
     let mut connection = std::pin::pin!(watcher.watch(connection));
     // Before the first request it is not known which HTTP is spoken, and no timeout of either applies.
     let ended = match tokio::time::timeout(FIRST_REQUEST_TIMEOUT, &mut connection).await {

@@ -16,11 +16,11 @@ use std::time::Duration;
 use stats_alloc::INSTRUMENTED_SYSTEM;
 
 use crate::case::Step;
-use crate::http::Session;
+use crate::http::{Answer, Session};
 use crate::meter::thread_time;
 
 pub use places::{Filling, Place, all_places};
-pub use requests::{GrowingRequest, Way, special_cases};
+pub use requests::{GrowingRequest, Way, samples, special_cases};
 
 /// A request of four times the size may take this many times the bytes and allocations. Four is proportional; the rest
 /// is for logarithms and for tables that double.
@@ -76,7 +76,7 @@ impl fmt::Display for Excess {
 
 /// Sends a request and says what it took.
 pub fn cost(session: &Session, step: &Step) -> Cost {
-    let size = step.body().len();
+    let size = step.uri.len() + step.body().len();
     let (before, started) = (INSTRUMENTED_SYSTEM.stats(), thread_time());
     let answer = session.send(step);
     let after = INSTRUMENTED_SYSTEM.stats();
@@ -143,9 +143,20 @@ impl Plan {
     pub const ALL: Self = Self { count: 3_000, depth: usize::MAX, ways: Way::ALL, stride: 1 };
 }
 
+/// A server with one object of every kind.
+pub fn populated() -> Session {
+    let session = Session::new();
+    let answers = samples().map(|(kind, step)| (kind, session.send(&step)));
+    // Some are there already.
+    let is_there = |answer: &Option<Answer>| answer.as_ref().is_some_and(|answer| matches!(answer.code, 201 | 409));
+    let refused: Vec<_> = answers.filter(|(_, answer)| !is_there(answer)).collect();
+    assert!(refused.is_empty(), "samples are refused: {refused:#?}");
+    session
+}
+
 /// Tries everything that a plan says, and tells each case that grows too fast. The answer is how many were tried.
 pub fn run(plan: Plan, found: &mut dyn FnMut(Excess)) -> usize {
-    let session = Session::new();
+    let session = populated();
     let mut tried = 0;
     let places = all_places().into_iter().filter(|place| place.depth() <= plan.depth).enumerate();
     for (_, place) in places.filter(|(number, _)| number % plan.stride == 0) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use apiserver::schema::kinds::{ALL, Kind, Persistence};
+use apiserver::schema::kinds::{ALL, Foreign, Kind, Subresource};
 use apiserver::schema::types::{Struct, Type};
 use serde_json::{Map, Value, json};
 
@@ -10,8 +10,17 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone)]
 pub struct Place {
     pub kind: &'static Kind,
+    /// What is asked of an object of the kind, if the place is in the body of that.
+    pub below: Option<Question>,
     path: Vec<Hop>,
     ty: Type,
+}
+
+/// A body of another kind, sent to a subresource.
+#[derive(Debug, Clone, Copy)]
+pub struct Question {
+    pub subresource: &'static Subresource,
+    pub body: &'static Foreign,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +97,17 @@ impl Filling {
                 let entries = (0..count).map(|number| (key(number), self.entry(*item, number)));
                 Value::Object(entries.collect::<Map<_, _>>())
             }
+            Type::Bytes if self != Self::Invalid => "YWJj".repeat(count).into(),
+            Type::Quantity => match self {
+                Self::Equal => "9".repeat(4 * count),
+                Self::Distinct => format!("0.{}1", "0".repeat(4 * count)),
+                Self::Invalid => format!("1e{}", "9".repeat(4 * count)),
+            }
+            .into(),
+            Type::Any => {
+                let entries = (0..count).map(|number| (format!("k{number}"), self.entry(Type::Any, number)));
+                Value::Object(entries.collect::<Map<_, _>>())
+            }
             // Texts are as long as a list of their entries would be.
             _ => (0..count).map(|number| self.text(number)).collect::<Vec<_>>().join(".").into(),
         }
@@ -97,6 +117,9 @@ impl Filling {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind.kind)?;
+        if let Some(below) = self.below {
+            write!(f, "/{}", below.subresource.name)?;
+        }
         self.path.iter().try_for_each(|hop| match hop {
             Hop::Field(name) => write!(f, ".{name}"),
             Hop::Item => write!(f, "[0]"),
@@ -112,6 +135,10 @@ impl Place {
 
     pub fn is_metadata(&self) -> bool {
         self.path.first() == Some(&Hop::Field("metadata"))
+    }
+
+    pub fn is_status(&self) -> bool {
+        self.path.first() == Some(&Hop::Field("status"))
     }
 
     /// An object that has so many entries at this place and nothing else.
@@ -131,56 +158,79 @@ impl Place {
     }
 }
 
-/// All places of all kinds that have objects.
+/// All places of all kinds, and of what is asked of their objects.
 pub fn all_places() -> Vec<Place> {
     let mut places = Vec::new();
-    for kind in ALL.iter().copied().filter(|kind| kind.persistence != Persistence::Virtual) {
+    for kind in ALL.iter().copied() {
         // Metadata is one type for all kinds: it is grown in full for one of them.
-        collect(kind, kind.schema, &mut Vec::new(), &mut Vec::new(), &mut places);
+        let mut walk = Walk { kind, below: None, path: Vec::new(), above: Vec::new(), places: &mut places };
+        walk.collect(kind.schema);
+        for subresource in kind.subresources {
+            if let Some(body) = &subresource.body {
+                let below = Some(Question { subresource, body });
+                let mut walk = Walk { kind, below, path: Vec::new(), above: Vec::new(), places: &mut places };
+                walk.collect(body.schema);
+            }
+        }
     }
-    places.retain(|place| !place.is_metadata() || ["ConfigMap", "Pod"].contains(&place.kind.kind));
+    let is_grown = |place: &Place| place.below.is_none() && ["ConfigMap", "Pod"].contains(&place.kind.kind);
+    places.retain(|place| !place.is_metadata() || is_grown(place));
     places
 }
 
-fn collect(
+/// The way through the types of one body.
+struct Walk<'a> {
     kind: &'static Kind,
-    of: &'static Struct,
-    path: &mut Vec<Hop>,
-    above: &mut Vec<&'static str>,
-    places: &mut Vec<Place>,
-) {
-    // A type may contain itself: it is followed once.
-    if above.iter().filter(|name| **name == of.name).count() > 1 {
-        return;
-    }
-    above.push(of.name);
-    for field in of.fields {
-        // What an object is and is called cannot be grown.
-        if path.is_empty() && ["apiVersion", "kind"].contains(&field.name) {
-            continue;
-        }
-        path.push(Hop::Field(field.name));
-        visit(kind, field.ty, path, above, places);
-        path.pop();
-    }
-    above.pop();
+    below: Option<Question>,
+    path: Vec<Hop>,
+    /// The types that the way leads through.
+    above: Vec<&'static str>,
+    places: &'a mut Vec<Place>,
 }
 
-fn visit(kind: &'static Kind, ty: Type, path: &mut Vec<Hop>, above: &mut Vec<&'static str>, places: &mut Vec<Place>) {
-    let (hop, item) = match ty {
-        Type::Struct(of) => return collect(kind, of, path, above, places),
-        Type::String => {
-            return places.push(Place { kind, path: path.clone(), ty });
+impl Walk<'_> {
+    fn collect(&mut self, of: &'static Struct) {
+        // A type may contain itself: it is followed once.
+        if self.above.iter().filter(|name| **name == of.name).count() > 1 {
+            return;
         }
-        Type::List(list) => (Hop::Item, list.item),
-        Type::Map(item) | Type::AtomicMap(item) => (Hop::Entry, *item),
-        _ => return,
-    };
-    places.push(Place { kind, path: path.clone(), ty });
-    path.push(hop);
-    match item {
-        Type::String => {}
-        item => visit(kind, item, path, above, places),
+        self.above.push(of.name);
+        for field in of.fields {
+            // What an object is and is called cannot be grown.
+            if self.path.is_empty() && ["apiVersion", "kind"].contains(&field.name) {
+                continue;
+            }
+            self.path.push(Hop::Field(field.name));
+            self.visit(field.ty);
+            self.path.pop();
+        }
+        self.above.pop();
     }
-    path.pop();
+
+    fn visit(&mut self, ty: Type) {
+        let (hop, item) = match ty {
+            Type::Struct(of) => return self.collect(of),
+            Type::String
+            | Type::Bytes
+            | Type::Quantity
+            | Type::Time
+            | Type::MicroTime
+            | Type::IntOrString
+            | Type::Any => return self.add(ty),
+            Type::List(list) => (Hop::Item, list.item),
+            Type::Map(item) | Type::AtomicMap(item) => (Hop::Entry, *item),
+            _ => return,
+        };
+        self.add(ty);
+        self.path.push(hop);
+        match item {
+            Type::String => {}
+            item => self.visit(item),
+        }
+        self.path.pop();
+    }
+
+    fn add(&mut self, ty: Type) {
+        self.places.push(Place { kind: self.kind, below: self.below, path: self.path.clone(), ty });
+    }
 }

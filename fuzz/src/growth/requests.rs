@@ -1,6 +1,6 @@
 //! The ways in which a grown object reaches the server.
 
-use apiserver::schema::kinds::{Kind, Scope, Verb};
+use apiserver::schema::kinds::{ALL, Foreign, Kind, Persistence, Scope, Verb};
 use serde_json::{Value, json};
 
 use super::places::{Filling, Place};
@@ -15,49 +15,101 @@ pub enum Way {
     Merge,
     Strategic,
     Apply,
+    /// A PUT of the status of an object that exists.
+    UpdateStatus,
+    MergeStatus,
+    /// A POST to a subresource that takes a body of its own kind.
+    Ask,
 }
 
 /// The name of the object that exists.
-const EXISTING: &str = "a";
+fn existing(kind: &Kind) -> &'static str {
+    match kind.kind {
+        "CustomResourceDefinition" => "grown.conf.io",
+        _ => "a",
+    }
+}
+
+/// Requests that make one object of every kind of which objects can be made.
+pub fn samples() -> impl Iterator<Item = (&'static str, Step)> {
+    let stored = ALL.iter().filter(|kind| kind.persistence != Persistence::Virtual && kind.allows(Verb::Create));
+    stored.map(|kind| {
+        let object = whole(kind, json!({}), existing(kind));
+        (kind.kind, json_step("POST", &collection(kind), "application/json", &object))
+    })
+}
 
 impl Way {
-    pub const ALL: &'static [Self] = &[Self::Create, Self::Update, Self::Merge, Self::Strategic, Self::Apply];
+    pub const ALL: &'static [Self] = &[
+        Self::Create,
+        Self::Update,
+        Self::Merge,
+        Self::Strategic,
+        Self::Apply,
+        Self::UpdateStatus,
+        Self::MergeStatus,
+        Self::Ask,
+    ];
 
-    /// Objects of these kinds exist on the prepared server; the others are only created.
+    /// Whether the kind of a place takes such requests.
     pub fn fits(self, place: &Place) -> bool {
-        let exists = ["Pod", "PersistentVolumeClaim", "ConfigMap", "ServiceAccount"].contains(&place.kind.kind);
-        let allowed = |verb: Verb| place.kind.allows(verb);
+        let (kind, below) = (place.kind, place.below.is_some());
+        let allowed = |verb: Verb| !below && kind.allows(verb);
+        let of_status = |verb: Verb| {
+            let mut subresources = kind.subresources.iter();
+            !below && place.is_status() && subresources.any(|it| it.name == "status" && it.verbs.contains(&verb))
+        };
         match self {
             Self::Create => allowed(Verb::Create),
-            Self::Update => exists && allowed(Verb::Update),
-            Self::Merge | Self::Strategic => exists && allowed(Verb::Patch),
+            Self::Update => allowed(Verb::Update),
             // Apply creates what does not exist.
-            Self::Apply => allowed(Verb::Patch),
+            Self::Merge | Self::Strategic | Self::Apply => allowed(Verb::Patch),
+            Self::UpdateStatus => of_status(Verb::Update),
+            Self::MergeStatus => of_status(Verb::Patch),
+            Self::Ask => place.below.is_some_and(|below| below.subresource.verbs.contains(&Verb::Create)),
         }
     }
 
     pub fn request(self, place: &Place, filling: Filling, count: usize) -> Step {
-        let kind = place.kind;
+        let (kind, name) = (place.kind, existing(place.kind));
         let filled = place.filled(filling, count);
         let collection = collection(kind);
-        let one = format!("{collection}/{EXISTING}?dryRun=All");
-        let step = |method: &str, uri: &str, media: &str, body: &Value| {
-            Step::new(method, uri).with_body(media, vec![Part::text(body.to_string())])
-        };
+        let [one, status] = ["", "/status"].map(|below| format!("{collection}/{name}{below}?dryRun=All"));
         match self {
             Self::Create => {
                 let object = whole(kind, filled, "growth");
-                step("POST", &format!("{collection}?dryRun=All"), "application/json", &object)
+                json_step("POST", &format!("{collection}?dryRun=All"), "application/json", &object)
             }
-            Self::Update => step("PUT", &one, "application/json", &whole(kind, filled, EXISTING)),
-            Self::Merge => step("PATCH", &one, "application/merge-patch+json", &filled),
-            Self::Strategic => step("PATCH", &one, "application/strategic-merge-patch+json", &filled),
+            Self::Update => json_step("PUT", &one, "application/json", &whole(kind, filled, name)),
+            Self::UpdateStatus => json_step("PUT", &status, "application/json", &whole(kind, filled, name)),
+            Self::Merge => json_step("PATCH", &one, "application/merge-patch+json", &filled),
+            Self::MergeStatus => json_step("PATCH", &status, "application/merge-patch+json", &filled),
+            Self::Strategic => json_step("PATCH", &one, "application/strategic-merge-patch+json", &filled),
             Self::Apply => {
                 let uri = format!("{one}&fieldManager=growth&force=true");
-                step("PATCH", &uri, "application/apply-patch+yaml", &whole(kind, filled, EXISTING))
+                json_step("PATCH", &uri, "application/apply-patch+yaml", &whole(kind, filled, name))
+            }
+            Self::Ask => {
+                let (subresource, object) = match place.below {
+                    Some(below) => (below.subresource.name, question(below.body, filled, name)),
+                    None => ("", filled),
+                };
+                let uri = format!("{collection}/{name}/{subresource}?dryRun=All");
+                json_step("POST", &uri, "application/json", &object)
             }
         }
     }
+}
+
+/// The grown body of a question about an object.
+fn question(body: &Foreign, grown: Value, name: &str) -> Value {
+    let version = match body.group {
+        "" => body.version.to_owned(),
+        group => format!("{group}/{}", body.version),
+    };
+    let mut object = json!({"apiVersion": version, "kind": body.kind, "metadata": {"name": name}});
+    lay_over(&mut object, grown);
+    object
 }
 
 fn collection(kind: &Kind) -> String {
@@ -94,6 +146,12 @@ fn sample(kind: &str) -> Value {
         }
         "CSIStorageCapacity" => json!({"storageClassName": "c"}),
         "CustomResourceDefinition" => crate::http::definition("grown.conf.io", "Grown"),
+        // Both kinds of events have these fields.
+        "Event" => json!({
+            "involvedObject": {"namespace": "default"}, "regarding": {"namespace": "default"}, "type": "Normal",
+            "eventTime": "2026-01-01T00:00:00.000000Z", "reason": "r", "action": "a",
+            "reportingController": "a.io/b", "reportingInstance": "i", "reportingComponent": "a.io/b",
+        }),
         "RoleBinding" | "ClusterRoleBinding" => {
             let group = "rbac.authorization.k8s.io";
             json!({"roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "r"}})
@@ -136,7 +194,39 @@ pub type GrowingRequest = (&'static str, fn(usize) -> Step);
 pub fn special_cases() -> Vec<GrowingRequest> {
     let mut cases = cases_of_objects_and_patches();
     cases.extend(cases_of_managers_and_definitions());
+    cases.extend(cases_of_selectors());
     cases
+}
+
+fn cases_of_selectors() -> Vec<GrowingRequest> {
+    // A request's path and query may have 48 KB: in the larger of two sizes it is nearly full.
+    vec![
+        ("a label selector that says the same many times", |count| {
+            selecting("labelSelector", count, |_| "!a".to_owned())
+        }),
+        ("a label selector of many requirements", |count| {
+            selecting("labelSelector", count / 2, |number| format!("!a{number}"))
+        }),
+        ("a label selector with many values", |count| {
+            let values = names(count / 2).collect::<Vec<_>>().join(",");
+            selecting("labelSelector", 1, |_| format!("a%20in%20({values})"))
+        }),
+        ("a label selector that is no selector", |count| {
+            selecting("labelSelector", count / 2, |number| format!("-{number}!"))
+        }),
+        ("a field selector that says the same many times", |count| {
+            selecting("fieldSelector", count / 5, |_| "metadata.name!%3Da".to_owned())
+        }),
+        ("a field selector of many terms", |count| {
+            selecting("fieldSelector", count / 8, |number| format!("metadata.name!%3Da{number}"))
+        }),
+    ]
+}
+
+/// A list by a selector of so many parts.
+fn selecting(kind: &str, count: usize, part: impl Fn(usize) -> String) -> Step {
+    let parts: Vec<String> = (0..count).map(part).collect();
+    Step::new("GET", &format!("/api/v1/configmaps?{kind}={}", parts.join(",")))
 }
 
 fn cases_of_objects_and_patches() -> Vec<GrowingRequest> {
@@ -216,6 +306,15 @@ fn cases_of_managers_and_definitions() -> Vec<GrowingRequest> {
             let mut definition = crate::http::definition("grown.conf.io", "Grown");
             let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             schema["properties"]["k".repeat(4 * count)] = unknown;
+            let uri = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
+            json_step("POST", uri, "application/json", &definition)
+        }),
+        ("a definition with many patterns", |count| {
+            let pattern =
+                |name: String| (name.clone(), json!({"type": "string", "pattern": format!("^{name}[a-z]*$")}));
+            let mut definition = crate::http::definition("grown.conf.io", "Grown");
+            let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            schema["properties"]["spec"]["properties"] = names(count).map(pattern).collect();
             let uri = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
             json_step("POST", uri, "application/json", &definition)
         }),

@@ -137,10 +137,15 @@ impl Asked<'_> {
         }
     }
 
+    /// Those of other drivers are their attachers' to write: without its finalizer, an attachment is gone while the volume
+    /// may still be written to from the machine.
     fn attachment(&self) -> Result<(), ApiError> {
-        match self.versions().all(|attachment| text(attachment, "/spec/nodeName") == self.machine) {
+        let own = |attachment: &Value| {
+            text(attachment, "/spec/nodeName") == self.machine && text(attachment, "/spec/attacher") == MACHINE_DRIVER
+        };
+        match self.versions().all(own) {
             true => Ok(()),
-            false => self.refused("write attachments to itself"),
+            false => self.refused("write attachments of its own local driver to itself"),
         }
     }
 
@@ -315,9 +320,19 @@ mod tests {
         assert!(asks(VOLUMES, Some(&other), Some(&finalizers(&other))).is_err());
         assert!(asks(VOLUMES, Some(&other), None).is_err());
         let attachments = ("storage.k8s.io", "volumeattachments", "a");
-        let attachment = |node: &str| json!({"spec": {"nodeName": node}, "status": {"attached": false}});
-        assert_eq!(asks(attachments, Some(&attachment("m1")), Some(&attachment("m1"))), Ok(()));
-        assert!(asks(attachments, Some(&attachment("m2")), Some(&attachment("m2"))).is_err());
+        let attachment = |node: &str, attacher: &str| {
+            json!({"metadata": {"finalizers": [format!("external-attacher/{attacher}")]},
+                "spec": {"nodeName": node, "attacher": attacher}, "status": {"attached": true}})
+        };
+        let let_go = |attachment: &Value| with(attachment.clone(), "/metadata/finalizers", json!([]));
+        let own = attachment("m1", MACHINE_DRIVER);
+        assert_eq!(asks(attachments, Some(&own), Some(&let_go(&own))), Ok(()));
+        let (elsewhere, network) = (attachment("m2", MACHINE_DRIVER), attachment("m1", "nfs.csi.k8s.io"));
+        for foreign in [elsewhere, network] {
+            let refused = asks(attachments, Some(&foreign), Some(&let_go(&foreign))).expect_err("it is not its own");
+            assert!(refused.contains("attachments of its own local driver to itself"), "{refused}");
+            assert!(asks(attachments, Some(&foreign), None).is_err());
+        }
     }
 
     #[test]

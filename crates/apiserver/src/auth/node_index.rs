@@ -210,6 +210,19 @@ mod tests {
         assert!(index.uses.is_empty() && index.pods.is_empty());
     }
 
+    /// Ephemeral containers come by a subresource, which is not served here; another server may have stored them.
+    #[test]
+    fn ephemeral_containers_use_what_their_environment_names() {
+        let mut index = NodeIndex::default();
+        let mut debugged = pod("a", "n1", "s", "c");
+        let key = json!({"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}}],
+            "envFrom": [{"configMapRef": {"name": "map"}}]});
+        debugged["spec"]["ephemeralContainers"] = json!([key]);
+        index.apply_pod("ns", &debugged);
+        assert!(index.is_used("n1", UsedKind::Secret, "ns", "key"));
+        assert!(index.is_used("n1", UsedKind::ConfigMap, "ns", "map"));
+    }
+
     #[test]
     fn a_pod_without_a_node_and_a_mirror_pod_give_no_rights() {
         let mut index = NodeIndex::default();

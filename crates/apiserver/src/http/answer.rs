@@ -152,6 +152,18 @@ impl Answer {
         self.code
     }
 
+    /// The same answer, all of it made.
+    #[must_use]
+    pub(super) fn whole(mut self) -> Self {
+        self.body = self.body.whole();
+        self
+    }
+
+    /// The bytes that are there already and wait to be sent.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.body.waiting_bytes()
+    }
+
     /// A large answer compressed, if the client says that it can read it. Watches stay as they are: their lines must
     /// not wait for each other.
     #[must_use]

@@ -1,12 +1,14 @@
 //! Attempts to join that were refused, by address: a client that is refused often has to wait.
 //!
 //! Guarantee: from one address at most [`ALLOWED`] refusals a minute, and then 429 until the minute is over, also for a good
-//! token. The memory is bounded: of more than [`REMEMBERED`] addresses the one that began first is forgotten.
+//! token. A machine that shows a certificate of ours and no token is not counted and never waits. The memory is bounded: of
+//! more than [`REMEMBERED`] addresses the one that began first is forgotten.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
+use crate::seats::network_of;
 use crate::store::UnixMillis;
 
 /// Refusals from one address before the rest of the minute is closed to it.
@@ -31,17 +33,6 @@ impl RefusedAttempts {
             Some(passed) => MINUTE_MILLIS.saturating_sub(passed),
             None => 0,
         }
-    }
-}
-
-/// One client may have all addresses of a /64.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(six) => match six.to_ipv4_mapped() {
-            Some(four) => IpAddr::V4(four),
-            None => IpAddr::V6((u128::from(six) & !u128::from(u64::MAX)).into()),
-        },
     }
 }
 

@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use super::answer::{Answer, Layout};
 use super::body::Body;
+use super::flow::InFlight;
 use super::member::Member;
-use super::{BodyError, Caller, Shared, endpoints, flow, join, resources};
+use super::{BodyError, Caller, PeerCertificate, Shared, endpoints, flow, join, resources};
 use crate::audit::{AuditLog, AuditNotes, Entry, Seen};
 use crate::auth::{ANONYMOUS, User};
 use crate::metrics;
@@ -115,12 +116,14 @@ where
     let mut seen = Seen::default();
     let mut body = Box::pin(body);
     let arrival = Arrival { origin: &origin, parts: &parts, speech: &speech };
-    let answer = match answer(Arc::clone(&shared), arrival, &mut body, &mut seen).await {
+    let mut place = None;
+    let answer = match answer(Arc::clone(&shared), arrival, &mut body, (&mut seen, &mut place)).await {
         Ok(answer) => answer,
         Err(failure) => Answer::failure(&failure, speech.errors_in(), speech.layout),
     };
     if let Some(address) = origin.address {
-        if answer.code() == 401 && seen.info.as_ref().is_some_and(|info| is_joining(info)) {
+        if answer.code() == 401 && is_guess(&origin, &parts) && seen.info.as_ref().is_some_and(|info| is_joining(info))
+        {
             shared.attempts.note_refusal(address, shared.core.clock.now());
         }
         drain(&mut body).await;
@@ -142,11 +145,25 @@ where
         };
         log.write(&entry.event(&seen));
     }
-    answer.into_response(&audit_id)
+    let response = answer.into_response(&audit_id);
+    match origin.address {
+        Some(_) => response.map(|body| shared.flow.underway.send(body, place, origin.seat)),
+        None => response,
+    }
 }
 
 fn is_joining(info: &RequestInfo) -> bool {
     info.target == Target::Endpoint(Endpoint::Join)
+}
+
+/// Whether a request to join may be a guess: all but those of a machine that shows its certificate and no token. It renews
+/// its certificate although other clients of its address guess.
+fn is_guess(origin: &Origin, parts: &Parts) -> bool {
+    match &origin.caller {
+        Caller::Known(_) => false,
+        Caller::Remote(Some(PeerCertificate::Ours(_))) => parts.headers.contains_key(http::header::AUTHORIZATION),
+        Caller::Remote(_) => true,
+    }
 }
 
 /// A request without its body.
@@ -209,7 +226,13 @@ where
     let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
-async fn answer<B>(shared: Arc<Shared>, arrival: Arrival<'_>, body: &mut B, seen: &mut Seen) -> Outcome<Answer>
+/// The answer, and the place that its request has meanwhile.
+async fn answer<B>(
+    shared: Arc<Shared>,
+    arrival: Arrival<'_>,
+    body: &mut B,
+    (seen, place): (&mut Seen, &mut Option<InFlight>),
+) -> Outcome<Answer>
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin,
     B::Error: Into<BodyError>,
@@ -217,10 +240,16 @@ where
     let Arrival { origin, parts, speech } = arrival;
     let (info, user) = admit(&shared, &arrival, seen)?;
     let notes = seen.notes.clone();
-    let flow = Arc::clone(&shared);
-    let Some(_place) = flow.flow.enter(origin, &user, &info) else { return Ok(flow::too_many()) };
-    let _in_flight = shared.metrics.begin(&info.method);
+    let Some(place) = shared.flow.enter(origin, &user, &info).map(|entered| place.insert(entered)) else {
+        return Ok(flow::too_many());
+    };
+    let metrics = Arc::clone(&shared.metrics);
+    let _in_flight = metrics.begin(&info.method);
     let limit = request_timeout(&info.query, LONGEST)?;
+    if !matches!(info.method, Method::Get | Method::Head) && !place.has_room_for_body(body.size_hint().upper()) {
+        return Ok(flow::too_many());
+    }
+    let reads = info.method == Method::Get && origin.address.is_some();
     let lasting = matches!(&info.target, Target::Resource(request) if request.verb == Verb::Watch);
     let work = async {
         let body = match info.method {
@@ -246,9 +275,14 @@ where
     if lasting {
         return work.await;
     }
-    match tokio::time::timeout(limit, work).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout").into()),
+    let Ok(outcome) = tokio::time::timeout(limit, work).await else {
+        return Err(ApiError::timeout("request did not complete within the allotted timeout").into());
+    };
+    let answer = outcome?;
+    // What was written is told however long it is.
+    match reads && !place.has_room_for_answer(answer.waiting_bytes()) {
+        true => Ok(flow::too_many()),
+        false => Ok(answer),
     }
 }
 
@@ -260,7 +294,7 @@ fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Ar
     let info = Arc::new(info);
     seen.info = Some(Arc::clone(&info));
     let joining = is_joining(&info);
-    if let Some(address) = origin.address.filter(|_| joining)
+    if let Some(address) = origin.address.filter(|_| joining && is_guess(origin, parts))
         && let Some(seconds) = shared.attempts.wait_seconds(address, shared.core.clock.now())
     {
         let why = format!("too many attempts to join from this address were refused: try again in {seconds} seconds");
@@ -279,12 +313,12 @@ fn admit(shared: &Shared, arrival: &Arrival<'_>, seen: &mut Seen) -> Outcome<(Ar
     if origin.strangers == Strangers::TurnedAway && user.name == ANONYMOUS {
         return Err(Refusal::Unauthorized.into());
     }
-    if let Some(seat) = origin.seat.as_ref().filter(|_| user.name != ANONYMOUS) {
-        seat.seat().set_known();
-    }
     seen.user = Some(Arc::clone(&user));
     if let Some(member) = Member::of(&user) {
         member.check(&shared.core)?;
+    }
+    if let Some(seat) = origin.seat.as_ref().filter(|_| user.name != ANONYMOUS) {
+        seat.seat().set_known_as(flow::account_of(&user));
     }
     let acting = match shared.gate.impersonated(&shared.core, &user, &parts.headers)?.map(Arc::new) {
         Some(other) => {

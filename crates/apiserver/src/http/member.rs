@@ -94,7 +94,19 @@ enum MemberStanding {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use http::Request;
+    use http_body_util::Full;
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject as _;
+    use tower::ServiceExt as _;
+
     use super::*;
+    use crate::auth::{Pki, SigningRequest, Subject, UnixSeconds, new_key, signing_request};
+    use crate::http::PeerCertificate;
+    use crate::sources::{ManualClock, SeededEntropy};
+    use crate::store::UnixMillis;
+    use crate::{Api, Settings};
 
     #[test]
     fn only_who_shows_the_key_of_a_machine_is_one() {
@@ -108,5 +120,32 @@ mod tests {
         assert_eq!(Member::of(&user("orlop:machine:second", Some("k"))), second);
         assert_eq!(Member::of(&user("system:node:second", None)), None, "a kubelet's certificate, made by hand");
         assert_eq!(Member::of(&user("somebody", Some("k"))), None);
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_was_taken_out_keeps_no_seat() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let now = UnixSeconds(1_800_000_000);
+        let authority = Pki::open(folder.path(), &[], now).and_then(|pki| pki.authority()).expect("keys can be made");
+        let request = signing_request(&new_key().expect("keys can be made")).expect("the key is good");
+        let request = SigningRequest::read(&request).expect("it is well formed");
+        let subject = Subject { name: "system:node:b", group: "system:nodes" };
+        let pem = authority.sign(&request, &subject, now).expect("it can be signed");
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
+        let certificate = PeerCertificate::Ours(der.as_ref().into());
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_800_000_000_000)));
+        let settings = Settings::in_memory(clock, Arc::new(SeededEntropy::new(1))).expect("keys can be made");
+        let service = Api::start(settings).await.expect("an empty store can be prepared").service();
+        assert_eq!(service.account_behind(&certificate), None, "it has no Node");
+        let node =
+            serde_json::json!({"metadata": {"name": "b", "annotations": {MACHINE_KEY: request.key().to_string()}}});
+        let node = Request::post("/api/v1/nodes")
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(node.to_string())))
+            .expect("the request is good");
+        let made = service.as_user(User::loopback()).oneshot(node).await;
+        assert_eq!(made.map(|answer| answer.status().as_u16()), Ok(201));
+        assert_eq!(service.account_behind(&certificate).as_deref(), Some("b"));
+        assert_eq!(service.account_behind(&PeerCertificate::Untrusted), None);
     }
 }

@@ -18,6 +18,8 @@ mod member;
 mod questions;
 mod render;
 mod resources;
+mod sending;
+mod weight;
 mod writes;
 
 pub use body::{Body, Lines};
@@ -142,6 +144,16 @@ impl Service {
     pub(crate) fn on_seat(mut self, seat: Arc<ConnectionSeat>) -> Self {
         self.origin.seat = Some(seat);
         self
+    }
+
+    /// Who is behind a connection by its certificate alone, if that is somebody who may ask for something now.
+    pub(crate) fn account_behind(&self, certificate: &PeerCertificate) -> Option<String> {
+        let core = &self.shared.core;
+        let user = self.shared.gate.authenticate(core, Some(certificate), &http::HeaderMap::new()).ok()?;
+        if let Some(member) = member::Member::of(&user) {
+            member.check(core).ok()?;
+        }
+        Some(flow::account_of(&user).to_owned())
     }
 
     /// The same service for who has a credential: without one, nothing is answered.

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::go_text::go_quote;
+use super::labels::{MOST_REQUIREMENTS, too_long};
 use crate::store::Key;
 
 /// Terms that must all hold. Without any, everything matches.
@@ -63,6 +64,10 @@ impl FieldSelector {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
+        parts.dedup();
+        if parts.len() > MOST_REQUIREMENTS {
+            return Err(too_long(parts.len()));
+        }
         let mut terms = Vec::with_capacity(parts.len());
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let (field, equal, value) =
@@ -97,6 +102,11 @@ impl FieldSelector {
     /// The one value that `field` must have, if the selector says so.
     pub fn requires_exact(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| term.equal && term.field == field).map(|term| term.value.as_str())
+    }
+
+    /// Whether every term is about the name or namespace, which are known without a look into the object.
+    pub(crate) fn is_about_places(&self) -> bool {
+        self.terms.iter().all(|term| matches!(term.field.as_str(), "metadata.name" | "metadata.namespace"))
     }
 
     /// Whether an object at this place satisfies every term; none if that takes a look into the object.

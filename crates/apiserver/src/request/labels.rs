@@ -9,13 +9,20 @@ use super::go_text::go_quote;
 use super::label_names::{label_key_problems, label_value_problems};
 use super::refusal::aggregate;
 
+/// Requirements and terms of one selector. Each is held against every object that a list looks at.
+pub(super) const MOST_REQUIREMENTS: usize = 1_000;
+
+pub(super) fn too_long(count: usize) -> String {
+    format!("the selector has {count} different requirements: at most {MOST_REQUIREMENTS} are allowed")
+}
+
 /// Requirements that must all hold, by key. Without any, everything matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<LabelRequirement>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelRequirement {
     pub key: String,
     pub operator: LabelOperator,
@@ -23,7 +30,7 @@ pub struct LabelRequirement {
     pub values: BTreeSet<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LabelOperator {
     Exists,
     DoesNotExist,
@@ -39,8 +46,12 @@ impl LabelSelector {
     /// The error is the whole text of the 400.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut requirements = Parser { tokens: scan(text.as_bytes()), position: 0 }.selector()?;
-        requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(Self { requirements })
+        requirements.sort_unstable();
+        requirements.dedup();
+        match requirements.len() {
+            count if count > MOST_REQUIREMENTS => Err(too_long(count)),
+            _ => Ok(Self { requirements }),
+        }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -126,13 +126,11 @@ impl Core {
         Ok(admission::restrict_twin(&request, &User { name: &write.user.name, groups: &groups })?)
     }
 
-    /// Admission of the eviction of a pod.
-    pub(super) fn admit_eviction(&self, write: &Write<'_>, name: &str) -> Outcome<()> {
+    /// Admission of what is asked of a pod by a subresource: its binding or its eviction.
+    pub(super) fn admit_below(&self, write: &Write<'_>, name: &str, subresource: &str) -> Outcome<()> {
         let pod = self.load(write.resource, write.namespace, name);
-        let request = Request {
-            subresource: "eviction",
-            ..write.admission(Operation::Create, name, pod.as_ref().map(|live| &live.object))
-        };
+        let request =
+            Request { subresource, ..write.admission(Operation::Create, name, pod.as_ref().map(|live| &live.object)) };
         self.restrict(&request, write.user, None)
     }
 

@@ -72,6 +72,7 @@ impl Core {
     /// Gives a pod its node, once.
     pub(crate) async fn bind(&self, write: &Write<'_>, name: &str, given: Given<'_>) -> Outcome<()> {
         let binding = given.of_kind(write, BINDING)?;
+        self.admit_below(write, name, "binding")?;
         let node = read::text(&binding, "/target/name").to_owned();
         let mut errors = Vec::new();
         if !["", "Node"].contains(&read::text(&binding, "/target/kind")) {
@@ -104,7 +105,7 @@ impl Core {
     /// Deletes a pod the polite way.
     pub(crate) async fn evict(&self, write: &Write<'_>, name: &str, given: Given<'_>) -> Outcome<()> {
         let eviction = given.of_kind(write, EVICTION)?;
-        self.admit_eviction(write, name)?;
+        self.admit_below(write, name, "eviction")?;
         let asked = eviction.get("deleteOptions").filter(|options| options.is_object());
         let mut options = match asked {
             Some(options) => DeleteOptions::from_body(options, "policy/v1")?,

@@ -84,10 +84,12 @@ pub(crate) async fn send(service: &Service, credential: Option<&str>, path: &str
     (code, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
+pub(crate) fn certificate(pem: &Value) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem.as_str().expect("a certificate").as_bytes()).expect("in PEM")
+}
+
 fn holder(pem: &Value) -> User {
-    let pem = pem.as_str().expect("a certificate");
-    let der = CertificateDer::from_pem_slice(pem.as_bytes()).expect("in PEM");
-    user_of_certificate(&der, NOW).expect("it is good now")
+    user_of_certificate(&certificate(pem), NOW).expect("it is good now")
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ mod door;
 mod handles;
 mod joining;
 mod limits;
+mod node_references;
 mod node_rules;
 mod nodes;
 mod operations;

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use crate::support::{MERGE, Server};
 
-const SPACE: &str = "/api/v1/namespaces/default";
+pub(crate) const SPACE: &str = "/api/v1/namespaces/default";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const NONE: &str = "no relationship found between node 'n1' and this object";
 
-fn node(name: &str) -> User {
+pub(crate) fn node(name: &str) -> User {
     let groups = ["system:nodes", "system:authenticated"].map(str::to_owned).into();
     User { name: format!("system:node:{name}"), groups, ..User::default() }
 }
 
 /// Pods on `n1` and `n2` with what they use, and a mirror pod on `n1` that an older server let in with a claim.
-async fn populated() -> Server {
+pub(crate) async fn populated() -> Server {
     let server = Server::start().await;
     let post = async |path: &str, object: Value| {
         let answer = server.call("POST", path, Some(&object)).await;
@@ -59,8 +59,8 @@ const READ_ONLY: &str = "can only read resources of this type";
 const GET_ONLY: &str = "can only get individual resources of this type";
 const NO_NAME: &str = "No Object name found";
 const PODS_OF_NODE: &str = "can only list/watch pods with spec.nodeName field selector";
-const OWN_CSI_NODE: &str = "can only access CSINode with the same name as the requesting node";
-const OWN_LEASE: &str = "can only access node lease with the same name as the requesting node";
+pub(crate) const OWN_CSI_NODE: &str = "can only access CSINode with the same name as the requesting node";
+pub(crate) const OWN_LEASE: &str = "can only access node lease with the same name as the requesting node";
 const LEASE_SPACE: &str = "can only access leases in the \"kube-node-lease\" system namespace";
 const SLICES: &str = "can only list/watch/deletecollection resourceslices with nodeName field selector";
 const TOKENS: &str = "can only create tokens for individual service accounts";
@@ -204,7 +204,7 @@ async fn the_node_authorizer_answers_as_kube_apiserver_does() {
 }
 
 /// The answer to a write: kube-apiserver's, and ours where it differs on purpose.
-enum Answered<'a> {
+pub(crate) enum Answered<'a> {
     Taken,
     /// With words that end like this.
     Refused(&'a str),
@@ -215,10 +215,10 @@ enum Answered<'a> {
 use Answered::{OnlyHereRefused, Refused, Taken};
 
 /// A case, the method and path of its request, its body, and the answer.
-type WriteCase<'a> = (&'a str, (&'a str, &'a str), Value, Answered<'a>);
+pub(crate) type WriteCase<'a> = (&'a str, (&'a str, &'a str), Value, Answered<'a>);
 
 /// Sends each write as a dry run: nothing is kept, so that the cases do not depend on each other.
-async fn check(server: &Server, name: &str, table: Vec<WriteCase<'_>>) {
+pub(crate) async fn check(server: &Server, name: &str, table: Vec<WriteCase<'_>>) {
     let service = server.api.service().as_user(node(name));
     for (case, (method, path), body, expected) in table {
         let body = Some(&body).filter(|body| !body.is_null());
@@ -247,7 +247,7 @@ fn merge(object: &mut Value, change: &Value) {
     }
 }
 
-fn with(object: &Value, change: &Value) -> Value {
+pub(crate) fn with(object: &Value, change: &Value) -> Value {
     let mut object = object.clone();
     merge(&mut object, change);
     object
@@ -257,12 +257,12 @@ fn own_reference(node: &str, uid: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid, "controller": true})
 }
 
-fn mirror_pod(node: &str, uid: &str) -> Value {
+pub(crate) fn mirror_pod(node: &str, uid: &str) -> Value {
     json!({"metadata": {"name": "static", "annotations": {MIRROR: "x"}, "ownerReferences": [own_reference(node, uid)]},
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}], "volumes": []}})
 }
 
-async fn uid_of_node(server: &Server, node: &str) -> String {
+pub(crate) async fn uid_of_node(server: &Server, node: &str) -> String {
     let found = server.call("GET", &format!("/api/v1/nodes/{node}"), None).await;
     found.body["metadata"]["uid"].as_str().expect("it has a uid").to_owned()
 }
@@ -456,7 +456,7 @@ async fn a_node_writes_leases_csinodes_and_claims_about_itself_only() {
 }
 
 /// A pod on each node, with a token volume for one audience, and one of a driver that wants another.
-async fn with_tokens() -> Server {
+pub(crate) async fn with_tokens() -> Server {
     let server = populated().await;
     let driver = json!({"metadata": {"name": "d"}, "spec": {"tokenRequests": [{"audience": "driver"}]}});
     assert_eq!(server.call("POST", "/apis/storage.k8s.io/v1/csidrivers", Some(&driver)).await.code, 201);
@@ -472,7 +472,7 @@ async fn with_tokens() -> Server {
     server
 }
 
-async fn uid_of_pod(server: &Server, pod: &str) -> String {
+pub(crate) async fn uid_of_pod(server: &Server, pod: &str) -> String {
     let found = server.call("GET", &format!("{SPACE}/pods/{pod}"), None).await;
     found.body["metadata"]["uid"].as_str().expect("it has a uid").to_owned()
 }

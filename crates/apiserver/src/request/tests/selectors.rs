@@ -154,6 +154,22 @@ fn field_selectors_that_cannot_be_read_say_why() {
 }
 
 #[test]
+fn what_a_selector_says_twice_counts_once_and_there_is_a_limit() {
+    let text = |count: usize, of: &dyn Fn(usize) -> String| (0..count).map(of).collect::<Vec<_>>().join(",");
+    let again = LabelSelector::parse(&text(10_000, &|number| ["!a", "b=c", "a!=d"][number % 3].to_owned())).unwrap();
+    assert_eq!(again.requirements().len(), 3);
+    assert_eq!(
+        LabelSelector::parse(&text(1_000, &|number| format!("!a{number}"))).unwrap().requirements().len(),
+        1_000
+    );
+    let says = "the selector has 1001 different requirements: at most 1000 are allowed";
+    assert_eq!(LabelSelector::parse(&text(1_001, &|number| format!("!a{number}"))).unwrap_err(), says);
+    let again = FieldSelector::parse(&text(10_000, &|_| "metadata.name!=a".to_owned())).unwrap();
+    assert_eq!(again.terms().len(), 1);
+    assert_eq!(FieldSelector::parse(&text(1_001, &|number| format!("metadata.name!=a{number}"))).unwrap_err(), says);
+}
+
+#[test]
 fn quotes_are_those_of_the_reference() {
     let table =
         [("a\"b\\", r#""a\"b\\""#), ("\u{0}\u{7f}", r#""\x00\x7f""#), ("\u{a0}", r#""\u00a0""#), ("é 日", "\"é 日\"")];
