@@ -9,7 +9,7 @@ use api::{Attachment, Key, Kind, Node, Pod};
 use futures_util::stream::{self, StreamExt as _};
 use lifecycle::attach::Target;
 use lifecycle::attach::hold::Rules;
-use lifecycle::attach::restored::{self, LISTED_BY_NODE};
+use lifecycle::attach::restored::{self, MADE_SINCE};
 use lifecycle::attach::target::{Origin, Sharing};
 use lifecycle::attach::wish::{self, Because, Listing, OVERDUE, Other, Slot, Users, Wish};
 use lifecycle::{Decision, Lookup, Reason as _};
@@ -150,8 +150,11 @@ impl Attachments {
         let name = want.target.attachment(&want.node);
         self.wake.ends.attaching.waiting(&name);
         let node = self.wake.view.node(&want.node);
-        let is_listed = node.is_some_and(|node| restored::lists(&node, &want.target.unique()));
-        let body = body(want, &name, self.foreseen(want), Listing::of(is_listed));
+        let may_be_there = node.is_some_and(|node| restored::may_have(&node, &want.target.unique()));
+        let mut body = body(want, &name, self.foreseen(want));
+        if may_be_there {
+            body["metadata"]["annotations"][annotation::RESTORED.text()] = MADE_SINCE.into();
+        }
         let Err(error) = self.context.create::<Attachment>(None, &body).await else { return Ok(()) };
         let key = Key::cluster(&name);
         let message = error.to_string();
@@ -251,21 +254,17 @@ fn users(want: &Want, wants: &[Want]) -> Users {
     Users { here, elsewhere: elsewhere.len() }
 }
 
-fn body(want: &Want, name: &str, noted: Option<Notes>, listing: Listing) -> Value {
+fn body(want: &Want, name: &str, noted: Option<Notes>) -> Value {
     let source = match &want.target.origin {
         Origin::Volume { name } => json!({"persistentVolumeName": name}),
         Origin::Inline { spec, .. } => json!({"inlineVolumeSpec": spec}),
     };
-    let mut metadata = match noted {
+    let metadata = match noted {
         Some(Notes { finalizer, annotations }) => {
             json!({"name": name, "finalizers": [finalizer], "annotations": annotations})
         }
         None => json!({"name": name}),
     };
-    if listing == Listing::Listed {
-        // Its status does not say whether the volume is attached: the node says so.
-        metadata["annotations"][annotation::RESTORED.text()] = LISTED_BY_NODE.into();
-    }
     json!({
         "apiVersion": Kind::ATTACHMENT.api_version(),
         "kind": Kind::ATTACHMENT.kind,

@@ -20,8 +20,9 @@ use serde::{Deserialize, Serialize};
 use super::identity::{AttachmentIdentity, identify};
 use super::names::parse_unique;
 
-/// The value of [`annotation::RESTORED`] on an attachment that was made because its node lists the volume.
-pub const LISTED_BY_NODE: &str = "listed-by-node";
+/// The value of [`annotation::RESTORED`] on an attachment that was made after the restore, to a node that may have had the volume
+/// all the time: its status does not say that the volume is not attached.
+pub const MADE_SINCE: &str = "made-since";
 
 /// What a node has said since the objects were restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub fn lists(node: &Node, unique: &str) -> bool {
 
 /// Whether an attachment came with a backup, so that its volume may be elsewhere by now.
 pub fn is_restored(attachment: &Attachment) -> bool {
-    attachment.meta.annotation(annotation::RESTORED).is_some_and(|mark| mark != LISTED_BY_NODE)
+    attachment.meta.annotation(annotation::RESTORED).is_some_and(|mark| mark != MADE_SINCE)
 }
 
 /// The server's word about everything that matters for an attachment that was restored.
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(cluster(&[reported("a", "7", "7", &["h"])], &[]), a, "it has the volume");
         assert_eq!(cluster(&[reported("a", "7", "7", &["other"])], &[]), None);
         assert_eq!(cluster(&[silent("a"), reported("b", "7", "7", &["h"])], &[]), None, "its own node has the volume");
-        let made = attachment("a", Some(LISTED_BY_NODE), false, "2026-01-03T00:00:00Z");
+        let made = attachment("a", Some(MADE_SINCE), false, "2026-01-03T00:00:00Z");
         assert_eq!(cluster(&[], &[made]), a, "node a has answered that it has the volume");
         let older = attachment("a", Some("7"), false, "2026-01-01T00:00:00Z");
         assert_eq!(cluster(&[], &[older]), a, "of two that were restored the older one comes first");

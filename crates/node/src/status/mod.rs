@@ -180,14 +180,16 @@ impl Agent {
         Ok(Report::Unconfirmed)
     }
 
-    /// The volumes on this machine that should have an attachment: those that are there or may be, not those that only the
-    /// metadata of an earlier boot speaks for.
+    /// The volumes on this machine that should have an attachment: those that are there, may be, or are being asked for, not those
+    /// that only the metadata of an earlier boot speaks for.
     fn volumes_here(&self) -> Vec<VolumeHere> {
-        let may_be_here = |held: Held| !matches!(held, Held::No | Held::Maybe(Origin::Recorded));
+        let may_be_here = |held: Held| held != Held::Maybe(Origin::Recorded);
         let world = self.world();
         let here = world.actual.values().filter(|entry| {
-            entry.attachable == Attachable::Yes
-                && (may_be_here(entry.device) || entry.pods.values().any(|pod| may_be_here(pod.held)))
+            // An entry without anything exists while the driver is asked for it.
+            let device = Some(entry.device).filter(|held| *held != Held::No || entry.pods.is_empty());
+            let mut held = entry.pods.values().map(|pod| pod.held).chain(device);
+            entry.attachable == Attachable::Yes && held.any(may_be_here)
         });
         here.filter_map(|entry| match &entry.what {
             What::Csi { driver, handle, .. } => Some(VolumeHere {

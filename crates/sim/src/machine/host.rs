@@ -32,14 +32,6 @@ pub struct ModelHost {
     line: Line,
     fates: Mutex<Box<dyn HostFates>>,
     asked: AtomicU64,
-    boots: Boots,
-}
-
-/// Whether two boots of a machine can be told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Boots {
-    Apart,
-    Alike,
 }
 
 impl fmt::Debug for ModelHost {
@@ -80,13 +72,7 @@ impl ModelHost {
     /// component.
     pub fn new(machine: &Machine, component: &Component, fates: impl HostFates) -> Self {
         let (machine, power, line) = (machine.clone(), machine.power(), component.line().clone());
-        let (fates, asked) = (Mutex::new(Box::new(fates) as Box<dyn HostFates>), AtomicU64::new(0));
-        Self { machine, power, line, fates, asked, boots: Boots::Apart }
-    }
-
-    /// The same machine with one name for all of its boots, as no machine has.
-    pub(crate) fn with_one_boot(self) -> Self {
-        Self { boots: Boots::Alike, ..self }
+        Self { machine, power, line, fates: Mutex::new(Box::new(fates)), asked: AtomicU64::new(0) }
     }
 
     fn is_over(&self) -> bool {
@@ -175,7 +161,6 @@ impl Host for ModelHost {
 
     fn boot(&self) -> Answer<'_, Option<String>> {
         let boot = match self.power {
-            Power::On { .. } if self.boots == Boots::Alike => Some("boot".to_owned()),
             Power::On { boot } => Some(format!("boot-{boot}")),
             Power::Off => None,
         };

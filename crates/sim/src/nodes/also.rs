@@ -60,7 +60,12 @@ pub(super) fn draw(random: &mut Random, mutation: Mutation, demanded: &[Also]) -
     if mutation != Mutation::None || !demanded.is_empty() {
         return demanded.iter().copied().collect();
     }
-    USUAL.iter().filter(|_| random.happens(OFTEN)).copied().collect()
+    let mut drawn: BTreeSet<Also> = USUAL.iter().filter(|_| random.happens(OFTEN)).copied().collect();
+    // Only Nodes and VolumeAttachments are restored here: an attachment would name a volume that was handed over since.
+    if drawn.contains(&Also::HandOvers) {
+        drawn.remove(&Also::Restores);
+    }
+    drawn
 }
 
 impl Also {

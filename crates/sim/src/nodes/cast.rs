@@ -221,8 +221,7 @@ impl Cast {
         let context = process.context.clone();
         let rough = Rough::new(&self.world, &format!("{} life {life}", component.name()), self.layout.host_crash);
         let rough = if self.layout.kind_host { rough.kind() } else { rough };
-        let host = ModelHost::new(&place.machine, component, rough);
-        let host = Arc::new(if self.mutation == Mutation::TrustOldBoot { host.with_one_boot() } else { host });
+        let host = Arc::new(ModelHost::new(&place.machine, component, rough));
         let options = runtime::csi::Options::on_node();
         let driver = Driver::new(place.side.clone(), options, &context.metrics);
         let drivers = Drivers::default();

@@ -36,7 +36,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A node that was not heard of for so long is not ready.
 const GRACE: Duration = Duration::from_secs(10);
 /// The type of what a person mounts over a volume.
-const COVER: &str = "tmpfs";
+pub(super) const COVER: &str = "tmpfs";
 /// A clone's boots are counted from here.
 const CLONE_BOOTS: u64 = 1_000;
 

@@ -60,15 +60,13 @@ pub enum Mutation {
     EmptyPool,
     /// The driver never clears its `.tmp` and `.trash`.
     KeepLeftovers,
-    /// Agents take what an earlier boot wrote for the state of this one.
-    TrustOldBoot,
     /// A restore stores attachments and nodes as they were.
     BelieveBackup,
 }
 
 impl Mutation {
     /// All that are wrong.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 18] = [
         Self::DeleteStaged,
         Self::DetachStaged,
         Self::TwoNodes,
@@ -86,7 +84,6 @@ impl Mutation {
         Self::EmptyPool,
         Self::KeepLeftovers,
         Self::TrustClock,
-        Self::TrustOldBoot,
         Self::BelieveBackup,
     ];
 
@@ -137,7 +134,6 @@ impl Mutation {
             Self::DeleteStaged => "deleted while staged",
             Self::DetachStaged | Self::TrustClock | Self::NoLease => "detached while staged",
             Self::TwoNodes | Self::BelieveBackup => "two nodes",
-            Self::TrustOldBoot => "detached while staged",
             Self::NoSync | Self::SyncOnTop => "lost writes",
             Self::EmptyPool => "leaked",
             Self::KeepLeftovers => "left in .t",

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use api::{AccessMode, Key, Volume, VolumeMode};
 use node::layout::{Layout, Name};
 
+use super::days::COVER;
 use super::seen::{PodSeen, Seen};
 use super::witness::{ROOT, held, shown, target, volumes};
 use crate::driver::{Attach, Habits, Model};
@@ -157,7 +158,9 @@ fn left_on(machine: &Machine, scene: &Scene<'_>, wanted: &Wanted) -> Vec<String>
         let loops: Vec<(PathBuf, PathBuf)> = kernel.loops().map(|(path, held)| (path, held.to_owned())).collect();
         (kernel.mounts(), loops)
     });
-    for mount in mounts.under(Path::new(ROOT)).filter(|mount| mount.point != Path::new(ROOT)) {
+    // What a person mounted is the person's.
+    let below = mounts.under(Path::new(ROOT)).filter(|mount| mount.point != Path::new(ROOT));
+    for mount in below.filter(|mount| mount.fs_type != COVER) {
         let of_a_pod = mount.point.iter().any(|part| part.to_str().is_some_and(|part| pods.contains(part)));
         let staged =
             shown(mount).is_some_and(|volume| here.contains(&volume)) && !mount.point.starts_with(layout.pods());
