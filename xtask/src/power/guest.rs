@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
@@ -120,6 +120,8 @@ pub(crate) async fn run(args: GuestArgs) -> anyhow::Result<()> {
         let plan = FaultPlan { fault, after: args.fault_after, seed: args.seed };
         let done = faulty_work::run(&machine, (hands, inspection.targets), disk, plan).await;
         println!("the driver said:\n{}", tail(&machine.driver_log));
+        let panicked = fs::read_to_string(&machine.driver_log)?.lines().any(|line| line.contains("panicked at"));
+        ensure!(!panicked, "WRONG: the driver panicked");
         return done;
     }
     let (driver, log) = (&mut machine.driver, machine.driver_log.clone());
