@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
-use driver_local::config::Role;
+use driver_local::config::{Config, Role};
+use driver_local::core::Core;
 use driver_sdk::{Reason, Source};
 use linux::freeze::{self, Thaw};
 use linux::fs::FsType;
@@ -89,6 +90,34 @@ fn a_start_thaws_the_volume_and_not_what_covers_it() {
     for id in [&other, &id] {
         bench.unstage(id).unwrap();
     }
+}
+
+#[test]
+fn a_volume_that_cannot_be_frozen_has_no_snapshot() {
+    needs!(FsType::Ext4);
+    let mut bench = Bench::new(300 * MIB);
+    let id = bench.create("v", "ext4", 32 * MIB);
+    let place = bench.stage_writable(&id, "ext4");
+    fs::write(place.join("file"), "kept").unwrap();
+    let volume = File::open(&place).unwrap();
+    freeze::freeze(&volume).unwrap();
+    let answer = bench.snapshot("s", &id);
+    assert_eq!(freeze::thaw(&volume).unwrap(), Thaw::Thawed, "the freeze of another program stays");
+    let error = answer.expect_err("another program may thaw it at any moment");
+    assert!(matches!(error.reason(), Reason::Busy(_)), "{}", error.chain());
+
+    // The process that thaws if the driver dies does not start.
+    bench.core = None;
+    let config = Config { freeze_guard: vec!["false".into()], ..bench.config() };
+    bench.core = Some(Core::start(config).unwrap());
+    let error = bench.snapshot("s", &id).expect_err("nothing is frozen without a guard");
+    assert!(error.chain().contains("guard"), "{}", error.chain());
+    assert_eq!(freeze::thaw(&volume).unwrap(), Thaw::WasNotFrozen);
+    drop(volume);
+
+    bench.restart_as(Role::All);
+    assert!(bench.snapshot("s", &id).unwrap().ready);
+    bench.unstage(&id).unwrap();
 }
 
 #[test]
