@@ -279,7 +279,7 @@ impl Page {
                 let text = String::from_utf8_lossy(&seen);
                 let puts = text.lines().filter_map(|line| line.strip_prefix("data: ["));
                 let items = puts.filter_map(|list| serde_json::from_str::<Vec<Value>>(&format!("[{list}")).ok());
-                let newest = items.flatten().filter(|item| item["id"] == id).last();
+                let newest = items.flatten().rfind(|item| item["id"] == id);
                 let is_complete = |item: &Value| {
                     item["why"]["sentence"] == wanted && item["why"]["unseen"].as_array().is_some_and(Vec::is_empty)
                 };

@@ -51,11 +51,19 @@ pub(crate) use needs;
 /// Not a test of its own: the driver runs it as its guard process, with the opened mounts as arguments.
 #[test]
 fn acts_as_the_guard() {
-    if std::env::var_os(GUARD_VARIABLE).is_none() {
-        return;
-    }
+    let Ok(budget) = std::env::var(GUARD_VARIABLE) else { return };
+    let budget = Duration::from_millis(budget.parse().unwrap());
     let mounts: Vec<PathBuf> = std::env::args().filter(|arg| arg.starts_with("/proc/")).map(PathBuf::from).collect();
-    assert_eq!(freeze::guard_main(&mounts, MINUTE), ExitCode::SUCCESS);
+    assert_eq!(freeze::guard_main(&mounts, budget), ExitCode::SUCCESS);
+}
+
+/// The command line of the guard process: this test binary, which thaws each time this budget has passed.
+pub(crate) fn guard(budget: Duration) -> Vec<OsString> {
+    let variable = format!("{GUARD_VARIABLE}={}", budget.as_millis());
+    let mut guard: Vec<OsString> = vec!["env".into(), variable.into(), std::env::current_exe().unwrap().into()];
+    let name = "lost::bench::acts_as_the_guard";
+    guard.extend(["--exact", "--nocapture", "--test-threads=2", name].map(OsString::from));
+    guard
 }
 
 /// A pool on a filesystem of its own, and the driver's core on it.
@@ -88,10 +96,7 @@ impl Bench {
     }
 
     pub(crate) fn config(&self) -> Config {
-        let this = std::env::current_exe().unwrap();
-        let mut guard: Vec<OsString> = vec!["env".into(), format!("{GUARD_VARIABLE}=1").into(), this.into()];
-        let name = "lost::bench::acts_as_the_guard";
-        guard.extend(["--exact", "--nocapture", "--test-threads=2", name].map(OsString::from));
+        let guard = guard(MINUTE);
         Config {
             driver_name: "lost.test".to_owned(),
             node_id: "node-1".to_owned(),
@@ -110,6 +115,12 @@ impl Bench {
             provisioning: None,
             clock: Clock::new(|| SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
         }
+    }
+
+    /// Ends the core and starts one with this guard on the same pool.
+    pub(crate) fn restart_with_guard(&mut self, freeze_guard: Vec<OsString>) {
+        self.core = None;
+        self.core = Some(Core::start(Config { freeze_guard, ..self.config() }).unwrap());
     }
 
     /// Ends the core and unmounts its pool.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use driver_local::config::Role;
 use driver_sdk::{Reason, Source};
@@ -9,7 +10,7 @@ use linux::freeze::{self, Thaw};
 use linux::fs::FsType;
 use linux::mounts::{self, MountFlags};
 
-use super::bench::{Bench, MIB, needs};
+use super::bench::{Bench, MIB, guard, needs};
 
 #[test]
 fn a_volume_under_another_mount_is_not_copied_as_if_that_mount_were_it() {
@@ -89,6 +90,39 @@ fn a_start_thaws_the_volume_and_not_what_covers_it() {
     for id in [&other, &id] {
         bench.unstage(id).unwrap();
     }
+}
+
+#[test]
+fn a_volume_that_cannot_be_frozen_has_no_snapshot() {
+    needs!(FsType::Ext4);
+    let mut bench = Bench::new(300 * MIB);
+    let id = bench.create("v", "ext4", 32 * MIB);
+    let place = bench.stage_writable(&id, "ext4");
+    fs::write(place.join("file"), vec![0x5a; usize::try_from(16 * MIB).unwrap()]).unwrap();
+    rustix::fs::syncfs(File::open(&place).unwrap()).unwrap();
+    let volume = File::open(&place).unwrap();
+    freeze::freeze(&volume).unwrap();
+    let answer = bench.snapshot("s", &id);
+    assert_eq!(freeze::thaw(&volume).unwrap(), Thaw::Thawed, "the freeze of another program stays");
+    let error = answer.expect_err("another program may thaw it at any moment");
+    assert!(matches!(error.reason(), Reason::Busy(_)), "{}", error.chain());
+
+    // The process that thaws if the driver dies does not start.
+    bench.restart_with_guard(vec!["false".into()]);
+    let error = bench.snapshot("s", &id).expect_err("nothing is frozen without a guard");
+    assert!(error.chain().contains("guard"), "{}", error.chain());
+    assert_eq!(freeze::thaw(&volume).unwrap(), Thaw::WasNotFrozen);
+    drop(volume);
+
+    // That process thaws while the volume is copied. Thawing may write to the image, which is noticed as well.
+    bench.restart_with_guard(guard(Duration::from_millis(1)));
+    let error = bench.snapshot("s", &id).expect_err("the copy mixes two moments");
+    let says = |words: &str| error.to_string().contains(words);
+    assert!(says("did not stay frozen") || says("was written to while it was being copied"), "{}", error.chain());
+
+    bench.restart_as(Role::All);
+    assert!(bench.snapshot("s", &id).unwrap().ready);
+    bench.unstage(&id).unwrap();
 }
 
 #[test]
