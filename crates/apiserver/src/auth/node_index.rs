@@ -209,6 +209,7 @@ fn take_out(map: &mut BTreeMap<Place, BTreeSet<String>>, key: &Place, name: &str
 
 #[cfg(test)]
 mod tests {
+    use api::keys::annotation::SELECTED_NODE;
     use serde_json::json;
 
     use super::*;
@@ -249,7 +250,7 @@ mod tests {
         let mut index = NodeIndex::default();
         let source = ("PersistentVolumeClaim", "ns", "source");
         let claim = |node: &str, phase: &str| {
-            json!({"metadata": {"name": "copy", "annotations": {"volume.kubernetes.io/selected-node": node}},
+            json!({"metadata": {"name": "copy", "annotations": {SELECTED_NODE.text(): node}},
                 "spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}, "status": {"phase": phase}})
         };
         index.apply_claim("ns", &claim("n1", "Pending"));
