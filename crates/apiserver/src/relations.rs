@@ -1,4 +1,4 @@
-//! What belongs to which node, kept up to date with the stored pods and volumes.
+//! What belongs to which node, kept up to date with the stored pods, volumes and claims.
 //!
 //! As [`crate::rights`], the view follows the store when it is asked: each change is read once, and a request that arrives
 //! after a pod was bound is judged by that.
@@ -9,7 +9,7 @@ use crate::auth::NodeIndex;
 use crate::store::{Change, List, Scope, Start, Store, Stored, Watch};
 use crate::verbs::decode;
 
-/// Pods and volumes as of the last look.
+/// Pods, volumes and claims as of the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Relations(Mutex<View>);
 
@@ -17,15 +17,17 @@ pub(crate) struct Relations(Mutex<View>);
 enum Followed {
     Pods,
     Volumes,
+    Claims,
 }
 
 impl Followed {
-    const ALL: [Self; 2] = [Self::Pods, Self::Volumes];
+    const ALL: [Self; 3] = [Self::Pods, Self::Volumes, Self::Claims];
 
     fn resource(self) -> &'static str {
         match self {
             Self::Pods => "pods",
             Self::Volumes => "persistentvolumes",
+            Self::Claims => "persistentvolumeclaims",
         }
     }
 
@@ -33,6 +35,7 @@ impl Followed {
         match self {
             Self::Pods => index.apply_pod(stored.key.namespace().unwrap_or_default(), &decode(stored)),
             Self::Volumes => index.apply_volume(&decode(stored)),
+            Self::Claims => index.apply_claim(stored.key.namespace().unwrap_or_default(), &decode(stored)),
         }
     }
 
@@ -40,6 +43,7 @@ impl Followed {
         match self {
             Self::Pods => index.remove_pod(stored.key.namespace().unwrap_or_default(), stored.key.name()),
             Self::Volumes => index.remove_volume(stored.key.name()),
+            Self::Claims => index.remove_claim(stored.key.namespace().unwrap_or_default(), stored.key.name()),
         }
     }
 }
@@ -52,7 +56,7 @@ struct View {
 }
 
 impl Relations {
-    /// Asks something about the pods and volumes of this moment.
+    /// Asks something about the pods, volumes and claims of this moment.
     pub(crate) fn with<T>(&self, store: &Store, question: impl FnOnce(&NodeIndex) -> T) -> T {
         let mut view = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Fewer than all: history was dropped between the list and the watch of one of them.

@@ -19,7 +19,15 @@ pub(super) async fn settled_rss(pid: u32) -> anyhow::Result<f64> {
         }
         sleep(PAUSE).await;
     }
-    let kib = seen.last().copied().unwrap_or_default();
+    megabytes(seen.last().copied().unwrap_or_default())
+}
+
+/// Resident memory in megabytes at this moment.
+pub(super) fn rss(pid: u32) -> anyhow::Result<f64> {
+    megabytes(rss_kib(pid)?)
+}
+
+fn megabytes(kib: u64) -> anyhow::Result<f64> {
     Ok(f64::from(u32::try_from(kib)?) * 1024.0 / 1e6)
 }
 

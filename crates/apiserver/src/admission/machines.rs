@@ -33,11 +33,11 @@ pub(super) fn restrict(
     let asked = Asked { request, object, machine };
     match (request.resource.group, request.resource.name) {
         ("", "persistentvolumes") => asked.volume(lookup),
-        ("", "persistentvolumeclaims") => asked.claim(),
+        ("", "persistentvolumeclaims") => asked.claim(lookup),
         ("", "configmaps") => asked.page(),
         ("storage.k8s.io", "volumeattachments") => asked.attachment(),
         ("storage.k8s.io", "csistoragecapacities") => asked.capacity(),
-        ("snapshot.storage.k8s.io", "volumesnapshots") => asked.snapshot(),
+        ("snapshot.storage.k8s.io", "volumesnapshots") => asked.snapshot(lookup),
         _ => Ok(()),
     }
 }
@@ -80,7 +80,7 @@ impl Asked<'_> {
     }
 
     /// A claim whose machine has no room is given back, and one that is copied is held on to.
-    fn claim(&self) -> Result<(), ApiError> {
+    fn claim(&self, lookup: &dyn Lookup) -> Result<(), ApiError> {
         let (Operation::Update, Some(old), Some(claim)) = (self.request.operation, self.request.old, self.object)
         else {
             return self.refused("change claims");
@@ -93,24 +93,25 @@ impl Asked<'_> {
             all.filter(|(key, _)| !given_back || *key != selected).map(owned).collect::<Vec<_>>()
         };
         match kept(old) == kept(claim) {
-            true => self.only_finalizer(finalizer::CLONING_PROTECTION.text()),
+            true => self.only_guard(("PersistentVolumeClaim", finalizer::CLONING_PROTECTION.text()), lookup),
             false => self.refused("take itself off a claim that chose it"),
         }
     }
 
-    fn snapshot(&self) -> Result<(), ApiError> {
+    fn snapshot(&self, lookup: &dyn Lookup) -> Result<(), ApiError> {
         let annotations =
             |object: &Value| pairs(object, "/metadata/annotations").into_iter().map(owned).collect::<Vec<_>>();
         match (self.request.old, self.object) {
             (Some(old), Some(object)) if annotations(old) != annotations(object) => {
                 self.refused("change the finalizers of snapshots")
             }
-            _ => self.only_finalizer(finalizer::SNAPSHOT_SOURCE_PROTECTION.text()),
+            _ => self.only_guard(("VolumeSnapshot", finalizer::SNAPSHOT_SOURCE_PROTECTION.text()), lookup),
         }
     }
 
-    /// Nothing of the object but this finalizer and annotations changes; the latter are looked at by who asks.
-    fn only_finalizer(&self, finalizer: &str) -> Result<(), ApiError> {
+    /// Nothing of the object but the guard of what is copied and annotations changes; the latter are looked at by who asks.
+    /// While a claim of another machine waits for its copy, the guard stays.
+    fn only_guard(&self, (kind, finalizer): (&str, &str), lookup: &dyn Lookup) -> Result<(), ApiError> {
         let (Some(old), Some(object)) = (self.request.old, self.object) else {
             return self.refused("change what is there");
         };
@@ -119,6 +120,11 @@ impl Asked<'_> {
             all.filter(|held| held != finalizer).collect::<Vec<_>>()
         };
         let fixed = ["/metadata/labels", "/metadata/ownerReferences", "/spec", "/status"];
+        let has_guard = |object: &Value| texts(object, "/metadata/finalizers").contains(&finalizer);
+        let source = (kind, self.request.namespace, self.request.name);
+        if has_guard(old) && !has_guard(object) && lookup.is_copied_elsewhere(source, self.machine) {
+            return self.refused("take the guard off what no claim of another machine waits to be a copy of");
+        }
         match others(old) == others(object) && fixed.iter().all(|pointer| unchanged(object, old, pointer)) {
             true => Ok(()),
             false => self.refused(&format!("put on or take off the finalizer {finalizer}")),
@@ -217,6 +223,21 @@ mod tests {
         }
 
         fn list(&self, kind: &str, _: &str) -> Vec<Value> {
+            if kind == "PersistentVolumeClaim" {
+                let copy = |node: &str, source: &str, kind: &str| {
+                    let group = if kind == "VolumeSnapshot" { "snapshot.storage.k8s.io" } else { "" };
+                    with(
+                        with(claim(node), "/metadata/namespace", json!("")),
+                        "/spec/dataSource",
+                        json!({"apiGroup": group, "kind": kind, "name": source}),
+                    )
+                };
+                return vec![
+                    copy("m1", "for-m1", "PersistentVolumeClaim"),
+                    copy("m2", "for-m2", "PersistentVolumeClaim"),
+                    copy("m2", "snap-for-m2", "VolumeSnapshot"),
+                ];
+            }
             assert_eq!(kind, "PersistentVolume");
             let of = |name: &str, driver: &str, handle: &str| {
                 json!({"metadata": {"name": name},
@@ -356,6 +377,24 @@ mod tests {
         ];
         for (old, new) in refused {
             assert!(asks(claims, Some(old), Some(&new)).is_err(), "{new}");
+        }
+    }
+
+    #[test]
+    fn a_machine_takes_no_guard_off_that_another_machine_needs() {
+        let guarded = |finalizer: &str| with(json!({"metadata": {}}), "/metadata/finalizers", json!(["a", finalizer]));
+        let free = with(json!({"metadata": {}}), "/metadata/finalizers", json!(["a"]));
+        let take_off = |group: &str, resource: &str, name: &str, finalizer: &str| {
+            asks((group, resource, name), Some(&guarded(finalizer)), Some(&free))
+        };
+        let claim = |name: &str| take_off("", "persistentvolumeclaims", name, finalizer::CLONING_PROTECTION.text());
+        let snapshot = |name: &str| {
+            let guard = finalizer::SNAPSHOT_SOURCE_PROTECTION.text();
+            take_off("snapshot.storage.k8s.io", "volumesnapshots", name, guard)
+        };
+        assert_eq!((claim("for-m1"), claim("for-nobody"), snapshot("for-m2")), (Ok(()), Ok(()), Ok(())));
+        for refused in [claim("for-m2"), snapshot("snap-for-m2")] {
+            assert!(refused.is_err_and(|said| said.contains("take the guard off what no claim of another machine")));
         }
     }
 

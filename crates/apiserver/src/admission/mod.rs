@@ -21,6 +21,7 @@ pub use nodes::User;
 pub use quota::Charge;
 pub use tokens::{TokenTerms, restrict_token};
 
+use self::references::WaitingCopy;
 use crate::kinds::read;
 use crate::status::{ApiError, Resource};
 use serde_json::Value;
@@ -37,6 +38,16 @@ pub trait Lookup {
             read::name(other) != name && has("/spec/csi/driver", driver) && has("/spec/csi/volumeHandle", handle)
         };
         self.list("PersistentVolume", "").iter().any(is_twin)
+    }
+
+    /// Whether a claim whose volume is not to be made on this node waits to be a copy of the object.
+    fn is_copied_elsewhere(&self, (kind, namespace, name): (&str, &str, &str), node: &str) -> bool {
+        self.list("PersistentVolumeClaim", "").iter().any(|claim| {
+            let copy = references::waiting_copy(read::namespace(claim), claim);
+            copy.is_some_and(|WaitingCopy { source: (of, space, wanted), node: on }| {
+                (of, space.as_str(), wanted.as_str()) == (kind, namespace, name) && on != node
+            })
+        })
     }
 
     /// How it is with a namespace. Every write into it asks.

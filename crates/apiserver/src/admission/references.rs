@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 
-use crate::kinds::read::{list, name, present, text};
+use api::keys::annotation::SELECTED_NODE;
+
+use crate::kinds::read::{annotation, list, name, present, text};
 
 /// Places of the name of a Secret in a volume of a pod.
 const POD_VOLUME_SECRETS: [&str; 10] = [
@@ -156,6 +158,36 @@ pub(crate) fn volume_secrets(volume: &Value) -> Vec<(&str, &str)> {
 pub(crate) fn names_secret(volume: &Value) -> bool {
     let controllers = CONTROLLER_SECRETS.iter().any(|place| present(volume, &format!("/spec/{place}")).is_some());
     controllers || !volume_secrets(volume).is_empty()
+}
+
+/// A claim that waits for its volume, and whose content is to come from another object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WaitingCopy {
+    pub(crate) source: CopySource,
+    /// Where its volume is to be made; empty if that is not chosen.
+    pub(crate) node: String,
+}
+
+/// What a copy is made from: its kind, namespace and name.
+pub(crate) type CopySource = (&'static str, String, String);
+
+/// The kinds that a copy can be made from.
+pub(crate) const COPIED: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot"];
+
+/// What a claim is to be a copy of while it waits for its volume.
+pub(crate) fn waiting_copy(namespace: &str, claim: &Value) -> Option<WaitingCopy> {
+    let is_waiting = matches!(text(claim, "/status/phase"), "" | "Pending");
+    let by_hand = present(claim, "/spec/storageClassName").is_some_and(|class| class == "");
+    let source = present(claim, "/spec/dataSourceRef").or_else(|| present(claim, "/spec/dataSource"))?;
+    let kind = match (text(source, "/apiGroup"), text(source, "/kind")) {
+        ("", "PersistentVolumeClaim") => "PersistentVolumeClaim",
+        ("snapshot.storage.k8s.io", "VolumeSnapshot") => "VolumeSnapshot",
+        _ => return None,
+    };
+    let elsewhere = Some(text(source, "/namespace")).filter(|elsewhere| !elsewhere.is_empty());
+    let source = (kind, elsewhere.unwrap_or(namespace).to_owned(), text(source, "/name").to_owned());
+    let node = annotation(claim, SELECTED_NODE.text()).unwrap_or_default().to_owned();
+    (is_waiting && !by_hand).then_some(WaitingCopy { source, node })
 }
 
 /// The kind of API object that a pod refers to, or that it cannot be determined.

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::admission::references::{pod_claims, pod_config_maps, pod_resource_claims, pod_secrets, volume_secrets};
+use crate::admission::references::{
+    COPIED, CopySource, WaitingCopy, pod_claims, pod_config_maps, pod_resource_claims, pod_secrets, volume_secrets,
+    waiting_copy,
+};
 use crate::keys::MIRROR_POD;
 use crate::kinds::read::{annotation, name, text};
 
@@ -42,6 +45,9 @@ pub(crate) struct NodeIndex {
     by_claim: BTreeMap<Place, BTreeSet<String>>,
     /// By driver and handle.
     by_handle: BTreeMap<Place, BTreeSet<String>>,
+    /// Claims that wait to be copies of something.
+    copies: BTreeMap<Place, WaitingCopy>,
+    by_source: BTreeMap<CopySource, BTreeSet<Place>>,
 }
 
 /// The objects that a volume is found by.
@@ -128,6 +134,34 @@ impl NodeIndex {
         }
     }
 
+    pub(crate) fn apply_claim(&mut self, namespace: &str, claim: &Value) {
+        self.remove_claim(namespace, name(claim));
+        if let Some(copy) = waiting_copy(namespace, claim) {
+            let own = place(namespace, name(claim));
+            self.by_source.entry(copy.source.clone()).or_default().insert(own.clone());
+            self.copies.insert(own, copy);
+        }
+    }
+
+    pub(crate) fn remove_claim(&mut self, namespace: &str, name: &str) {
+        let own = place(namespace, name);
+        let Some(WaitingCopy { source, .. }) = self.copies.remove(&own) else { return };
+        if let Some(claims) = self.by_source.get_mut(&source) {
+            claims.remove(&own);
+            if claims.is_empty() {
+                self.by_source.remove(&source);
+            }
+        }
+    }
+
+    /// Whether a claim whose volume is not to be made on the node waits to be a copy of the object.
+    pub(crate) fn is_copied_elsewhere(&self, (kind, namespace, name): (&str, &str, &str), node: &str) -> bool {
+        let Some(kind) = COPIED.into_iter().find(|copied| *copied == kind) else { return false };
+        let claims = self.by_source.get(&(kind, namespace.to_owned(), name.to_owned()));
+        let elsewhere = |claim: &Place| self.copies.get(claim).is_some_and(|copy| copy.node != node);
+        claims.is_some_and(|claims| claims.iter().any(elsewhere))
+    }
+
     /// Whether a pod that is bound to the node uses the object.
     pub(crate) fn is_used(&self, node: &str, kind: UsedKind, namespace: &str, name: &str) -> bool {
         // No namespace is not every namespace.
@@ -175,6 +209,7 @@ fn take_out(map: &mut BTreeMap<Place, BTreeSet<String>>, key: &Place, name: &str
 
 #[cfg(test)]
 mod tests {
+    use api::keys::annotation::SELECTED_NODE;
     use serde_json::json;
 
     use super::*;
@@ -208,6 +243,26 @@ mod tests {
         assert!(!uses(&index), "an update takes its old uses out");
         index.remove_pod("ns", "b");
         assert!(index.uses.is_empty() && index.pods.is_empty());
+    }
+
+    #[test]
+    fn a_source_is_found_as_long_as_a_claim_waits_for_its_copy() {
+        let mut index = NodeIndex::default();
+        let source = ("PersistentVolumeClaim", "ns", "source");
+        let claim = |node: &str, phase: &str| {
+            json!({"metadata": {"name": "copy", "annotations": {SELECTED_NODE.text(): node}},
+                "spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}, "status": {"phase": phase}})
+        };
+        index.apply_claim("ns", &claim("n1", "Pending"));
+        assert!(index.is_copied_elsewhere(source, "n2") && !index.is_copied_elsewhere(source, "n1"));
+        assert!(!index.is_copied_elsewhere(("PersistentVolumeClaim", "other", "source"), "n2"));
+        assert!(!index.is_copied_elsewhere(("VolumeSnapshot", "ns", "source"), "n2"));
+        index.apply_claim("ns", &claim("n1", "Bound"));
+        assert!(!index.is_copied_elsewhere(source, "n2"), "it has its volume");
+        index.apply_claim("ns", &claim("", "Pending"));
+        assert!(index.is_copied_elsewhere(source, "n1"), "its volume may be made anywhere");
+        index.remove_claim("ns", "copy");
+        assert!(index.copies.is_empty() && index.by_source.is_empty());
     }
 
     /// Ephemeral containers come by a subresource, which is not served here; another server may have stored them.

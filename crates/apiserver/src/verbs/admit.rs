@@ -34,6 +34,10 @@ impl Lookup for State<'_> {
         self.0.find(stored_kind("Namespace")?, None, name).map(|stored| codec::namespace_life(&stored))
     }
 
+    fn is_copied_elsewhere(&self, source: (&str, &str, &str), node: &str) -> bool {
+        self.0.relations.with(&self.0.store, |index| index.is_copied_elsewhere(source, node))
+    }
+
     fn is_handle_of_another(&self, (driver, handle): (&str, &str), name: &str) -> bool {
         self.0.relations.with(&self.0.store, |index| index.is_handle_of_another(driver, handle, name))
     }

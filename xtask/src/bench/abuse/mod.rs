@@ -2,7 +2,13 @@
 //! writers of the costliest requests that are accepted, and watches that are told 410 and come again at once. Printed is
 //! whether health is answered in time, whether leases are renewed, and whether memory stays where it was.
 //!
+//! The idle connections are tried all at once and from several addresses. The server has fewer seats than that and closes the
+//! others, which is the point: it has to stay available meanwhile.
+//!
 //! Everything happens on loopback, against a server that this bench starts and ends.
+
+mod idle;
+mod worst;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,16 +17,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use http::Method;
-use serde_json::{Value, json};
-use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
+use self::idle::IdleCounts;
+use self::worst::{prepare, worst_requests};
 use super::comparison::{Comparison, Row};
 use super::machine;
-use super::memory::settled_rss;
+use super::memory::{rss, settled_rss};
 use super::numbers::{Goal, Series, Unit, milliseconds};
 use crate::conformance::{Profile, build};
 use crate::disk::Scratch;
@@ -51,10 +56,13 @@ pub(crate) struct Args {
 
 /// File descriptors that this process needs besides the idle connections.
 const OTHER_FILES: u64 = 1_000;
-/// Idle connections that are opened again in one go, and the pause between two goes: a bound for this machine's sake.
-const REOPENED: usize = 500;
-const REOPENING_PAUSE: Duration = Duration::from_millis(250);
 const BETWEEN_HEALTH: Duration = Duration::from_millis(50);
+const BETWEEN_MEMORY: Duration = Duration::from_secs(1);
+/// From here on memory may not grow: whatever is abused has been reached.
+const WARM: Duration = Duration::from_secs(10);
+/// What the server may take at its peak, and grow after [`WARM`], in megabytes.
+const MEMORY_PEAK: f64 = 512.0;
+const MEMORY_GROWTH: f64 = 64.0;
 /// A lease that is not renewed for this long is lost.
 const LEASE_SECONDS: f64 = 40_000.0;
 
@@ -66,12 +74,32 @@ struct Numbers {
     unanswered: usize,
     memory_before: Option<f64>,
     memory_after: Option<f64>,
+    memory: MemoryTimes,
     /// The longest time between two renewals that were seen, of any lease.
     lease_gap: Option<f64>,
     leases: usize,
     written: usize,
     gone: usize,
+    tried: usize,
     opened: usize,
+    most_open: usize,
+}
+
+/// Memory in megabytes, and when it was looked at.
+#[derive(Debug, Default)]
+struct MemoryTimes(Vec<(Duration, f64)>);
+
+impl MemoryTimes {
+    fn peak(&self) -> Option<f64> {
+        self.0.iter().map(|(_, megabytes)| *megabytes).reduce(f64::max)
+    }
+
+    /// How much larger it was at any time after [`WARM`] than then.
+    fn growth(&self) -> Option<f64> {
+        let mut warm = self.0.iter().skip_while(|(at, _)| *at < WARM).map(|(_, megabytes)| *megabytes);
+        let first = warm.next()?;
+        Some(warm.fold(first, f64::max) - first)
+    }
 }
 
 const fn row(what: &'static str, unit: Unit, goal: Goal, value: fn(&Numbers) -> Option<f64>) -> Row<Numbers> {
@@ -82,7 +110,7 @@ fn number(count: usize) -> Option<f64> {
     u32::try_from(count).ok().map(f64::from)
 }
 
-const ROWS: [Row<Numbers>; 13] = [
+const ROWS: [Row<Numbers>; 17] = [
     row("health under abuse (median)", Unit::Milliseconds, Goal::Open, |all| all.health.median().map(milliseconds)),
     row("the same, p99", Unit::Milliseconds, Goal::AtMost(100.0), |all| all.health.percentile(99).map(milliseconds)),
     row("the same, longest", Unit::Milliseconds, Goal::Open, |all| all.health.percentile(100).map(milliseconds)),
@@ -91,13 +119,17 @@ const ROWS: [Row<Numbers>; 13] = [
     }),
     row("the same, p99", Unit::Milliseconds, Goal::Open, |all| all.greeting.percentile(99).map(milliseconds)),
     row("health not answered", Unit::Each, Goal::AtMost(0.0), |all| number(all.unanswered)),
-    row("leases seen", Unit::Each, Goal::Open, |all| number(all.leases)),
+    row("leases seen", Unit::Each, Goal::AtLeast(1.0), |all| number(all.leases)),
     row("longest time without a renewal", Unit::Milliseconds, Goal::AtMost(LEASE_SECONDS), |all| all.lease_gap),
     row("memory (RSS) before", Unit::Megabytes, Goal::Open, |all| all.memory_before),
-    row("memory (RSS) after", Unit::Megabytes, Goal::Open, |all| all.memory_after),
+    row("the same, peak", Unit::Megabytes, Goal::AtMost(MEMORY_PEAK), |all| all.memory.peak()),
+    row("the same, growth after second 10", Unit::Megabytes, Goal::AtMost(MEMORY_GROWTH), |all| all.memory.growth()),
+    row("the same, after", Unit::Megabytes, Goal::Open, |all| all.memory_after),
     row("costly requests answered", Unit::Each, Goal::AtLeast(1.0), |all| number(all.written)),
     row("watches told 410", Unit::Each, Goal::AtLeast(1.0), |all| number(all.gone)),
+    row("idle connections tried", Unit::Each, Goal::AtLeast(1.0), |all| number(all.tried)),
     row("idle connections opened", Unit::Each, Goal::AtLeast(1.0), |all| number(all.opened)),
+    row("the same, most at one time", Unit::Each, Goal::AtLeast(1.0), |all| number(all.most_open)),
 ];
 
 pub(super) async fn run(args: Args) -> anyhow::Result<()> {
@@ -109,11 +141,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<()> {
     let folder = Scratch::make_in(&crate::target().join("bench"))?;
     let data = with_cut_history(&orlop, folder.path()).await?;
     let (stack, _) = Up::start(Up::command(&orlop, &data), &data).await?;
+    prepare(&Client::new(stack.endpoint())?).await?;
     let mut numbers = Numbers { memory_before: Some(settled_rss(stack.pid()?).await?), ..Numbers::default() };
     let bench = Bench {
         endpoint: stack.endpoint().clone(),
+        pid: stack.pid()?,
         until: Instant::now() + Duration::from_secs(args.seconds),
-        opened: AtomicUsize::new(0),
+        idle: IdleCounts::default(),
         written: AtomicUsize::new(0),
         gone: AtomicUsize::new(0),
     };
@@ -159,8 +193,9 @@ async fn with_cut_history(orlop: &Path, folder: &Path) -> anyhow::Result<PathBuf
 
 struct Bench {
     endpoint: Endpoint,
+    pid: u32,
     until: Instant,
-    opened: AtomicUsize,
+    idle: IdleCounts,
     written: AtomicUsize,
     gone: AtomicUsize,
 }
@@ -177,22 +212,25 @@ impl Bench {
         let writers = futures_util::future::join_all((0..args.writers).map(|writer| self.write(writer, &bodies)));
         let watchers = futures_util::future::join_all((0..args.watchers).map(|_| self.watch()));
         let mut leases = LeaseTimes::default();
-        let (codes, _, (), health, greeting, followed) = tokio::join!(
+        let (codes, _, (), memory, health, greeting, followed) = tokio::join!(
             writers,
             watchers,
-            self.idle(address, connections),
+            idle::hold(address, connections, self.until, &self.idle),
+            self.memory(),
             self.health(),
             self.greet(),
             self.follow_leases(&mut leases),
         );
         followed?;
+        numbers.memory = memory?;
         let (health, lost) = health?;
         let (greeting, refused) = greeting?;
         (numbers.health, numbers.greeting, numbers.unanswered) = (health, greeting, lost + refused);
         (numbers.leases, numbers.lease_gap) = (leases.renewals.len(), leases.longest(Instant::now()).map(milliseconds));
         numbers.written = self.written.load(Ordering::Relaxed);
         numbers.gone = self.gone.load(Ordering::Relaxed);
-        numbers.opened = self.opened.load(Ordering::Relaxed);
+        (numbers.tried, numbers.opened) = (self.idle.tried(), self.idle.opened());
+        numbers.most_open = self.idle.most_open();
         let mut all = BTreeMap::new();
         for (code, count) in codes.into_iter().flatten() {
             *all.entry(code).or_default() += count;
@@ -204,34 +242,15 @@ impl Bench {
         Instant::now() < self.until
     }
 
-    /// Keeps this many connections open, opening those again that the server closes.
-    async fn idle(&self, address: SocketAddr, count: usize) {
-        let mut open: Vec<TcpStream> = Vec::with_capacity(count);
-        while self.goes_on() {
-            open.retain_mut(is_open);
-            for _ in 0..REOPENED.min(count - open.len()) {
-                if let Ok(Ok(stream)) = timeout(Duration::from_secs(1), TcpStream::connect(address)).await {
-                    self.opened.fetch_add(1, Ordering::Relaxed);
-                    open.push(stream);
-                }
-            }
-            sleep(REOPENING_PAUSE).await;
-        }
-    }
-
     /// Sends the costliest requests one after the other. Gives the codes of the answers; a connection that was closed is 0.
-    async fn write(
-        &self,
-        writer: usize,
-        bodies: &[(Method, &'static str, &'static str, String)],
-    ) -> BTreeMap<u16, usize> {
+    async fn write(&self, writer: usize, requests: &[Question]) -> BTreeMap<u16, usize> {
         let mut codes = BTreeMap::new();
         let Ok(client) = Client::new(&self.endpoint) else { return codes };
         let mut turn = writer;
         while self.goes_on() {
-            let (method, path, kind, body) = &bodies[turn % bodies.len()];
+            let request = &requests[turn % requests.len()];
             turn += 1;
-            let code = match client.ask(&Question::new(method.clone(), path).body(kind, body.clone())).await {
+            let code = match client.ask(request).await {
                 Ok(answer) => {
                     self.written.fetch_add(1, Ordering::Relaxed);
                     answer.status
@@ -244,6 +263,15 @@ impl Bench {
             }
         }
         codes
+    }
+
+    async fn memory(&self) -> anyhow::Result<MemoryTimes> {
+        let (started, mut times) = (Instant::now(), MemoryTimes::default());
+        while self.goes_on() {
+            times.0.push((started.elapsed(), rss(self.pid)?));
+            sleep(BETWEEN_MEMORY).await;
+        }
+        Ok(times)
     }
 
     /// Watches from a revision that is too old, again and again.
@@ -305,14 +333,6 @@ impl Bench {
     }
 }
 
-/// Whether the server has not closed a connection on which nothing is ever said.
-fn is_open(stream: &mut TcpStream) -> bool {
-    let mut byte = [0];
-    let mut read = std::pin::pin!(stream.read(&mut byte));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    read.as_mut().poll(&mut context).is_pending()
-}
-
 /// When each lease was seen renewed.
 #[derive(Debug, Default)]
 struct LeaseTimes {
@@ -337,36 +357,22 @@ impl LeaseTimes {
     }
 }
 
-/// Requests that cost much for their size, all of them dry runs: lists that are all wrong, many values, and large texts.
-fn worst_requests() -> Vec<(Method, &'static str, &'static str, String)> {
-    const MAPS: &str = "/api/v1/namespaces/default/configmaps?dryRun=All";
-    const JSON: &str = "application/json";
-    let owner = |number: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("n{number}"), "uid": format!("u{number}"), "controller": true});
-    let owners: Vec<Value> = (0..3_000).map(owner).collect();
-    let many: serde_json::Map<String, Value> = (0..20_000).map(|number| (format!("k{number}"), "v".into())).collect();
-    let mounts: Vec<Value> =
-        (0..5_000).map(|number| json!({"name": format!("v{number}"), "mountPath": "/same"})).collect();
-    let pod = json!({"metadata": {"name": "worst"}, "spec": {"containers": [
-        {"name": "c", "image": "i", "volumeMounts": mounts}]}});
-    let scopes: Vec<Value> = (0..8_000).map(|number| format!("s{number}").into()).collect();
-    let quota = json!({"metadata": {"name": "worst"}, "spec": {"scopes": scopes}});
-    vec![
-        (Method::POST, MAPS, JSON, json!({"metadata": {"name": "worst", "ownerReferences": owners}}).to_string()),
-        (Method::POST, MAPS, JSON, json!({"metadata": {"name": "worst"}, "data": many}).to_string()),
-        (
-            Method::POST,
-            MAPS,
-            JSON,
-            json!({"metadata": {"name": "worst"}, "data": {"a": "x".repeat(1_000_000)}}).to_string(),
-        ),
-        (Method::POST, "/api/v1/namespaces/default/pods?dryRun=All", JSON, pod.to_string()),
-        (Method::POST, "/api/v1/namespaces/default/resourcequotas?dryRun=All", JSON, quota.to_string()),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn memory_may_grow_until_it_is_warm() {
+        let times = |all: &[(u64, f64)]| {
+            MemoryTimes(all.iter().map(|(second, size)| (Duration::from_secs(*second), *size)).collect())
+        };
+        let seen = times(&[(0, 100.0), (5, 300.0), (10, 200.0), (11, 250.0), (12, 180.0)]);
+        assert_eq!((seen.peak(), seen.growth()), (Some(300.0), Some(50.0)));
+        assert_eq!(times(&[(10, 200.0), (11, 150.0)]).growth(), Some(0.0));
+        assert_eq!(times(&[(1, 200.0)]).growth(), None, "it ended before");
+    }
 
     #[test]
     fn the_longest_time_without_a_renewal_counts_also_at_the_end() {
