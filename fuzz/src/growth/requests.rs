@@ -226,7 +226,7 @@ fn cases_of_selectors() -> Vec<GrowingRequest> {
 /// A list by a selector of so many parts.
 fn selecting(kind: &str, count: usize, part: impl Fn(usize) -> String) -> Step {
     let parts: Vec<String> = (0..count).map(part).collect();
-    Step::new("GET", &format!("/api/v1/configmaps?{kind}={}", parts.join(",")))
+    Step::new("GET", format!("/api/v1/configmaps?{kind}={}", parts.join(",")))
 }
 
 fn cases_of_objects_and_patches() -> Vec<GrowingRequest> {
