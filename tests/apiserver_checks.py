@@ -2,7 +2,7 @@
 """The conformance checklist of docs/behaviour/api.md (API-12) as a program; the number of a check is its id there.
 `cargo xtask conformance api` runs it against `orlop api`.
 Each check is ONE call. Stateful: run in order against an empty server, namespace `conf`.
-env: BASE=https://127.0.0.1:26443 CA= CERT= KEY=   (or BASE=http://...)
+env: BASE=https://127.0.0.1:26443 (or plain http) CA= CERT= KEY=
 usage: apiserver_checks.py run | kubectl | md   (kubectl: after run; md: the list of docs/behaviour/api.md)
 """
 import json, os, ssl, sys, http.client, urllib.parse, re
