@@ -304,6 +304,9 @@ impl View {
                 false => hold::Need::Unwanted,
             };
         };
+        if self.is_of_a_volume_that_is_gone(attachment, target) {
+            return hold::Need::Unwanted;
+        }
         match target.sharing {
             Sharing::ManyNodes => hold::Need::Wanted,
             Sharing::OneNode => match self.turn(attachment, &target.unique()) {
@@ -313,6 +316,13 @@ impl View {
                 need => need,
             },
         }
+    }
+
+    /// Whether an attachment that is not attached names a PersistentVolume that was replaced by another one of the same handle.
+    /// It cannot be carried out any more: it ends, and is made again for the PersistentVolume that there is.
+    fn is_of_a_volume_that_is_gone(&self, attachment: &Attachment, target: &Target) -> bool {
+        let named = attachment.volume.as_deref().filter(|name| *name != target.name());
+        !attachment.attached && named.is_some_and(|name| self.volume(name).is_none())
     }
 
     /// Whether a pod on its node uses the volume of an attachment whose driver has stopped asking for attachments. The pod

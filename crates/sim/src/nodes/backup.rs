@@ -38,6 +38,11 @@ pub(super) async fn live(world: &World, eyes: &Eyes, restoring: &Outage, restore
         if !weather.is_calm() {
             restoring.begin();
             sleep(random.between(&(SECOND..=10 * SECOND))).await;
+            if weather.is_calm() {
+                // Machines that the backup does not know are registered no more.
+                restoring.end();
+                break;
+            }
             restore(store, &component, (&backup, restored), random.number()).await;
             eyes.restored();
             eyes.judge();

@@ -101,6 +101,14 @@ impl Mutation {
         }
     }
 
+    /// From which seed on a world that notices it is looked for: some are noticed in few worlds.
+    pub fn first_seed(self) -> u64 {
+        match self {
+            Self::TrustClock => 110,
+            _ => 0,
+        }
+    }
+
     /// The driver's part in it.
     pub(super) fn of_driver(self) -> DriverFlaw {
         match self {
@@ -132,8 +140,8 @@ impl Mutation {
         match self {
             Self::None => "",
             Self::DeleteStaged => "deleted while staged",
-            Self::DetachStaged | Self::TrustClock | Self::NoLease => "detached while staged",
-            Self::TwoNodes | Self::BelieveBackup => "two nodes",
+            Self::DetachStaged | Self::TrustClock | Self::NoLease | Self::BelieveBackup => "detached while staged",
+            Self::TwoNodes => "two nodes",
             Self::NoSync | Self::SyncOnTop => "lost writes",
             Self::EmptyPool => "leaked",
             Self::KeepLeftovers => "left in .t",

@@ -82,6 +82,14 @@ impl Mutation {
         }
     }
 
+    /// From which seed on a world that notices it is looked for: some are noticed in few worlds.
+    pub fn first_seed(self) -> u64 {
+        match self {
+            Self::DeleteAttached => 60,
+            _ => 0,
+        }
+    }
+
     /// How the violation begins that it leads to.
     pub fn noticed_as(self) -> &'static str {
         match self {
