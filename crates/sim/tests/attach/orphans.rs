@@ -341,26 +341,3 @@ fn after_a_restore_a_volume_that_a_node_reports_is_attached_there_and_then_detac
         assert!(rig.attachment("one", "a").await.is_none());
     });
 }
-
-/// It was never carried out, and cannot be any more: the PersistentVolume that it names is gone.
-#[test]
-fn an_attachment_that_failed_is_made_again_for_the_volume_that_replaced_its_own() {
-    calm(async |rig: &Rig| {
-        rig.node("a").await;
-        rig.played.storage().orders.attach_error = Some("the pool is missing".to_owned());
-        rig.volume("one", "ReadWriteOnce").await;
-        rig.pod("p", "a", &["one"]).await;
-        rig.until("it is asked for", async || rig.attachment("one", "a").await.is_some()).await;
-        rig.end().await;
-        rig.end_pod("p").await;
-        forget_claim_and_volume(rig, "one").await;
-        named_again(rig).await;
-        rig.pod("q", "a", &["again"]).await;
-        rig.begin();
-        rig.until("it names the volume that there is", async || {
-            let attachment = rig.attachment("one", "a").await;
-            attachment.is_some_and(|held| held["spec"]["source"]["persistentVolumeName"] == "pv-again")
-        })
-        .await;
-    });
-}
