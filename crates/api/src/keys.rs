@@ -196,7 +196,7 @@ pub mod parameter {
     pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 }
 
-/// What a driver is told about the pod that gets a volume (NODE-11).
+/// Keys that tell a driver about the pod that gets a volume (NODE-11).
 pub mod context {
     pub const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
     pub const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";

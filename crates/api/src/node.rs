@@ -235,7 +235,7 @@ pub struct Pod {
     pub scheduler: Word,
     /// Absent when the pod asks for nothing.
     pub placement: Option<Box<Placement>>,
-    /// Whether the node finished with it, or somebody forced it away (PROTECT-8.1).
+    /// Whether the node finished with it, or it was deleted by force (PROTECT-8.1).
     pub grace: Option<i64>,
     /// Whether somebody wants to be asked before it is scheduled.
     pub gated: bool,

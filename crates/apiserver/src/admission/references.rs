@@ -168,13 +168,13 @@ pub(crate) struct WaitingCopy {
     pub(crate) node: String,
 }
 
-/// What a copy is made from: its kind, namespace and name.
+/// The source of a copy: its kind, namespace and name.
 pub(crate) type CopySource = (&'static str, String, String);
 
 /// The kinds that a copy can be made from.
 pub(crate) const COPIED: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot"];
 
-/// What a claim is to be a copy of while it waits for its volume.
+/// The source that a claim is to be a copy of, while it waits for its volume.
 pub(crate) fn waiting_copy(namespace: &str, claim: &Value) -> Option<WaitingCopy> {
     let is_waiting = matches!(text(claim, "/status/phase"), "" | "Pending");
     let by_hand = present(claim, "/spec/storageClassName").is_some_and(|class| class == "");

@@ -56,7 +56,7 @@ impl Default for Flow {
     }
 }
 
-/// What requests share and use up.
+/// The limits that requests share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Share {
     /// Never refused.

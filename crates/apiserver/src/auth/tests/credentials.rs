@@ -1,4 +1,4 @@
-//! Which user a request is: certificates, tokens, nobody, somebody else (API-8).
+//! The user of a request: by certificate, by token, anonymous, impersonated (API-8).
 
 use super::super::{
     ClientCertificate, Credentials, Impersonation, Rbac, RbacKind, StaticTokens, TokenFileError, TokenRequest,
