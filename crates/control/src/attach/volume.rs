@@ -11,7 +11,7 @@ use lifecycle::attach::Target;
 use lifecycle::attach::hold::Rules;
 use lifecycle::attach::restored::{self, MADE_SINCE};
 use lifecycle::attach::target::{Origin, Sharing};
-use lifecycle::attach::wish::{self, Because, Listing, OVERDUE, Other, Slot, Users, Wish};
+use lifecycle::attach::wish::{self, Because, OVERDUE, Other, RestoreListing, Slot, Users, Wish};
 use lifecycle::{Decision, Lookup, Reason as _};
 use runtime::Verdict;
 use runtime::client::Error;
@@ -112,7 +112,7 @@ impl Attachments {
             others: &others,
             doubts: &doubtful,
             unconfirmed: &self.wake.view.unconfirmed(&want.node, unique),
-            listing: Listing::of(node.as_deref().is_some_and(|node| restored::lists(node, unique))),
+            listing: RestoreListing::of(node.as_deref().is_some_and(|node| restored::lists(node, unique))),
             users,
             slot: Slot::Free,
             waited,

@@ -8,7 +8,7 @@ use super::hold::{Held, Hold, Need, Rules, judge, usage};
 use super::identity::{AttachmentIdentity, identify};
 use super::restored::{lists, may_have};
 use super::target::{Around, Target, Unattachable, resolve, targets};
-use super::wish::{Because, Listing, Other, Slot, Users, Wish, about};
+use super::wish::{Because, Other, RestoreListing, Slot, Users, Wish, about};
 use crate::Lookup;
 
 /// What was seen of a cluster.
@@ -50,7 +50,7 @@ impl Sight<'_> {
             listing: self
                 .node(&pod.node)
                 .found()
-                .map_or(Listing::Unlisted, |node| Listing::of(lists(node, &target.unique()))),
+                .map_or(RestoreListing::Unlisted, |node| RestoreListing::of(lists(node, &target.unique()))),
             users: &self.users(pod, &target),
             slot: Slot::Free,
             waited: own.map_or(Duration::ZERO, |own| self.age(own)),

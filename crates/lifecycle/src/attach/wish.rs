@@ -38,7 +38,7 @@ pub struct Wish<'a> {
     pub doubts: &'a [&'a Attachment],
     /// Other nodes that may have the volume since the objects were restored from a backup.
     pub unconfirmed: &'a [Box<str>],
-    pub listing: Listing,
+    pub listing: RestoreListing,
     /// Pods that want the volume on other nodes.
     pub users: &'a Users,
     pub slot: Slot,
@@ -57,12 +57,12 @@ pub struct Other<'a> {
 
 /// Whether the node said, after the objects were restored from a backup, that it has the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listing {
+pub enum RestoreListing {
     Listed,
     Unlisted,
 }
 
-impl Listing {
+impl RestoreListing {
     pub fn of(is_listed: bool) -> Self {
         if is_listed { Self::Listed } else { Self::Unlisted }
     }
@@ -226,7 +226,7 @@ fn without(wish: &Wish<'_>) -> Because {
     if !node.attach_is_managed() {
         return Because::Unmanaged { node: wish.node_name.into() };
     }
-    if wish.listing == Listing::Listed {
+    if wish.listing == RestoreListing::Listed {
         return Because::Recover { node: wish.node_name.into() };
     }
     if wish.target.sharing == Sharing::OneNode && !wish.others.is_empty() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::node::Readiness;
 use serde_json::json;
 
-use super::super::wish::{Action, Because, Holder, Listing, OVERDUE, Other, Slot, Users, Wish, about, decide};
+use super::super::wish::{Action, Because, Holder, OVERDUE, Other, RestoreListing, Slot, Users, Wish, about, decide};
 use super::super::{Hold, Target};
 use super::{State, attachment, node, read, target};
 use crate::{Lookup, Reason as _, Severity, Standing};
@@ -19,7 +19,7 @@ struct Case {
     own: Option<api::Attachment>,
     others: Vec<(api::Attachment, Hold, bool)>,
     unconfirmed: Vec<Box<str>>,
-    listing: Listing,
+    listing: RestoreListing,
     users: Users,
     slot: Slot,
     waited: Duration,
@@ -33,7 +33,7 @@ impl Case {
             own: None,
             others: Vec::new(),
             unconfirmed: Vec::new(),
-            listing: Listing::Unlisted,
+            listing: RestoreListing::Unlisted,
             users: Users::default(),
             slot: Slot::Free,
             waited: Duration::ZERO,
@@ -237,7 +237,7 @@ fn after_a_restore_a_volume_for_one_node_is_not_attached_while_another_node_may_
 #[test]
 fn after_a_restore_a_volume_that_a_node_lists_gets_its_attachment() {
     let mut case = Case::new(ONE);
-    case.listing = Listing::Listed;
+    case.listing = RestoreListing::Listed;
     case.others = vec![(attachment("v", "a", State::Coming), Hold::Wanted, false)];
     let decision = case.with(decide);
     assert_eq!((decision.because, decision.actions), (Because::Recover { node: "b".into() }, vec![Action::Attach]));
