@@ -19,7 +19,7 @@ mod volumes;
 mod wake;
 mod writes;
 
-pub(crate) use restored::restored_nodes;
+pub(crate) use restored::{all_attachments, restored_nodes};
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

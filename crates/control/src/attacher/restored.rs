@@ -14,6 +14,11 @@ const PAGE: u32 = 500;
 /// the node of an attacher that works for one node only.
 pub(super) async fn read(context: &Context, own: Option<&str>) -> Result<RestoredCluster, Error> {
     let nodes = restored_nodes(context, own).await?;
+    Ok(RestoredCluster { nodes, attachments: all_attachments(context).await? })
+}
+
+/// All attachments as the server has them, past every cache.
+pub(crate) async fn all_attachments(context: &Context) -> Result<Vec<Attachment>, Error> {
     let (mut attachments, mut next) = (Vec::new(), None::<String>);
     loop {
         let selection = Selection::default();
@@ -21,7 +26,7 @@ pub(super) async fn read(context: &Context, own: Option<&str>) -> Result<Restore
         attachments.extend(page.items);
         next = page.next;
         if next.is_none() {
-            return Ok(RestoredCluster { nodes, attachments });
+            return Ok(attachments);
         }
     }
 }

@@ -7,21 +7,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::{Attachment, Kind, Volume};
+use api::{Attachment, Volume};
 use lifecycle::attach::{AttachmentIdentity, identify, unique_name};
 use lifecycle::outcome::Retry;
-use runtime::client::{Error, Selection};
+use runtime::client::Error;
 use tokio::sync::Mutex;
 
 use super::Inner;
 use super::waiting::What;
 use crate::Context;
-use crate::attacher::restored_nodes;
+use crate::attacher::{all_attachments, restored_nodes};
 use crate::handles::VOLUMES_BY_BACKING;
 use crate::provision::Failed;
-
-/// Objects per page.
-const PAGE: u32 = 500;
 
 /// Whether the driver publishes volumes to nodes, so that an attachment is more than a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,17 +53,7 @@ impl SharedAttachments {
         let begun = self.tickets.fetch_add(1, Ordering::Relaxed);
         // Nodes first: one that reports in between has attachments for everything by then.
         let unconfirmed = restored_nodes(context, own).await?.iter().map(|node| node.name().into()).collect();
-        let (mut all, mut next) = (Vec::new(), None::<String>);
-        loop {
-            let selection = Selection::default();
-            let page = context.client.list::<Attachment>(Kind::ATTACHMENT, &selection, PAGE, next.as_deref()).await?;
-            all.extend(page.items);
-            next = page.next;
-            if next.is_none() {
-                break;
-            }
-        }
-        let all = Arc::new(ListedAttachments { attachments: all, unconfirmed });
+        let all = Arc::new(ListedAttachments { attachments: all_attachments(context).await?, unconfirmed });
         *last = Some((begun, all.clone()));
         Ok(all)
     }
